@@ -55,15 +55,16 @@ Result<FilePlan> plan_adapter_file(const AdapterInput& adapter,
                   fmt::format("adapter {} has no {} {}", quoted(adapter.name), quoted(factor.key),
                               describe_type(factor.dtype, shape)));
     }
-    auto same = std::ranges::find_if(
-        stored, [&](const auto& item) { return *item.first == weight->recipe; });
+    const graph::Recipe& recipe = weight->recipe;
+    auto same =
+        std::ranges::find_if(stored, [&](const auto& item) { return *item.first == recipe; });
     if (same == stored.end()) {
       const size_t index = set.weights.size();
-      same = stored.insert(same, {&weight->recipe, sizes.size()});
+      same = stored.insert(same, {&recipe, sizes.size()});
       weights.emplace_back(weight, index);
-      set.weights.push_back(&weight->recipe);
+      set.weights.push_back(&recipe);
       set.first_segment.push_back(set.segments);
-      set.segments += weight->recipe.outputs.size();
+      set.segments += recipe.outputs.size();
       for (size_t i = 0; i < weight->recipe.outputs.size(); ++i) {
         sizes.push_back(weight->recipe.outputs[i].bytes());
         extents.push_back({Extent::Kind::kWeight, index, 0, 0, i});

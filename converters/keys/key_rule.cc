@@ -7,7 +7,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
-#include <ranges>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -382,7 +382,7 @@ class Mapper {
     const Shape whole = rule.expected_shape(config_);
     graph::Recipe recipe = keyed_.tensors[join.parts.begin()->second].recipe;
     recipe.pieces.clear();
-    const auto inner = whole | std::views::drop(1);
+    const auto inner = std::span(whole).subspan(1);
     Shape shape = whole;
     shape[0] = 0;
     for (size_t p = 0; p < rule.parts.size(); ++p) {
@@ -393,7 +393,7 @@ class Mapper {
       }
       const graph::Recipe& part = keyed_.tensors[known->second].recipe;
       const Shape& made = part.output().shape;
-      const bool alike = !made.empty() && std::ranges::equal(made | std::views::drop(1), inner);
+      const bool alike = !made.empty() && std::ranges::equal(std::span(made).subspan(1), inner);
       shape[0] += alike ? made[0] : whole[0] + 1;
       std::ranges::copy(part.pieces, std::back_inserter(recipe.pieces));
     }

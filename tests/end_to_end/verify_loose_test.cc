@@ -255,7 +255,7 @@ TEST(VerifyLoose, ExchangedLayersAreFoundBehindCodes) {
 // Moves every row of a matrix to the place of the one before it.
 void rotate(TensorFile& file, const std::string& name) {
   std::string tensor = file.bytes_of(name);
-  std::ranges::rotate(tensor, tensor.begin() + 64);
+  std::rotate(tensor.begin(), tensor.begin() + 64, tensor.end());
   file.set_bytes(name, tensor);
 }
 

@@ -13,6 +13,9 @@
 
 namespace ferry::converters {
 
+// The values of "expert_gating_func".
+inline constexpr int64_t kGatingSoftmax = 1, kGatingSigmoid = 2;
+
 // Returns the architectures of this name that are read; several where the name does not determine
 // the model. Those with a sign that a file must have come first.
 std::vector<const GgufArchitecture*> find_gguf_architectures(std::string_view name);

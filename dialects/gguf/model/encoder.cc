@@ -82,20 +82,19 @@ Status read_gguf_embedding_gemma(GgufReading& in) {
 }
 
 Status read_gguf_modern_bert(GgufReading& in) {
-  constexpr int64_t kGlobalEvery = 3;
-  constexpr double kLocalTheta = 10000.0;
+  constexpr int64_t kModernBertGlobalEvery = 3;
   FERRY_RETURN_IF_ERROR(read_gguf_encoder(in));
   json& config = *in.config;
   const JsonFields& fields = in.keys->fields;
   const int64_t every = FERRY_TRY(fields.integer_or(
-      in.keys->name("attention.sliding_window_pattern"), kGgufSizes, kGlobalEvery));
+      in.keys->name("attention.sliding_window_pattern"), kGgufSizes, kModernBertGlobalEvery));
   json types = json::array();
   for (int64_t i = 0; i < in.layers; ++i) {
     types.push_back(i % every == 0 ? "full_attention" : "sliding_attention");
   }
   config["layer_types"] = std::move(types);
-  const double local =
-      FERRY_TRY(fields.number_or(in.keys->name("rope.freq_base_swa"), kGgufReals, kLocalTheta));
+  const double local = FERRY_TRY(
+      fields.number_or(in.keys->name("rope.freq_base_swa"), kGgufReals, kDefaultLocalTheta));
   config["rope_parameters"] = {
       {"full_attention", config["rope_parameters"]},
       {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local}}}};

@@ -15,9 +15,7 @@ using nlohmann::json;
 
 // Values that readers of GGUF assume where no key states them.
 constexpr int64_t kDefaultInterval = 4;
-constexpr int64_t kGlobalEvery = 6;      // gemma3
-constexpr double kLocalTheta = 10000.0;  // gemma3
-constexpr int64_t kSoftmax = 1, kSigmoid = 2;
+constexpr int64_t kGemma3GlobalEvery = 6;
 
 class Layers {
  public:
@@ -87,9 +85,9 @@ class Layers {
     if (!config_.contains("sliding_window")) {
       in_.missing.push_back(keys_.name("attention.sliding_window"));
     }
-    FERRY_RETURN_IF_ERROR(write_windows(kGlobalEvery));
+    FERRY_RETURN_IF_ERROR(write_windows(kGemma3GlobalEvery));
     write_plain_rope_for_windows(FERRY_TRY(
-        keys_.fields.number_or(keys_.name("rope.freq_base_swa"), kGgufReals, kLocalTheta)));
+        keys_.fields.number_or(keys_.name("rope.freq_base_swa"), kGgufReals, kDefaultLocalTheta)));
     return {};
   }
 
@@ -144,7 +142,7 @@ class Layers {
 // Checks that a stated function of scores (sigmoid or softmax) is that of the model.
 Status check_gating(const GgufReading& in) {
   const auto gating = FERRY_TRY(in.integer("expert_gating_func", kGgufCounts));
-  const int64_t own = in.architecture->sigmoid_experts ? kSigmoid : kSoftmax;
+  const int64_t own = in.architecture->sigmoid_experts ? kGatingSigmoid : kGatingSoftmax;
   if (gating.value_or(0) == 0 || *gating == own) return {};
   return in.keys->unsupported("expert_gating_func",
                               fmt::format("is {}: not supported in this architecture", *gating));

@@ -63,14 +63,13 @@ Status read_gguf_minicpm3(GgufReading& in) {
 // Without a function of scores readers take sigmoids. The first layers, which have no experts, have
 // RoPE in any case.
 Status read_gguf_cohere_moe(GgufReading& in) {
-  constexpr int64_t kSoftmax = 1, kSigmoid = 2;
   json& config = *in.config;
   const int64_t gating =
-      FERRY_TRY(in.integer("expert_gating_func", kGgufCounts)).value_or(kSigmoid);
-  if (gating > kSigmoid) {
+      FERRY_TRY(in.integer("expert_gating_func", kGgufCounts)).value_or(kGatingSigmoid);
+  if (gating > kGatingSigmoid) {
     return in.keys->unsupported("expert_gating_func", "is neither softmax nor sigmoid");
   }
-  config["expert_selection_fn"] = gating == kSoftmax ? "softmax" : "sigmoid";
+  config["expert_selection_fn"] = gating == kGatingSoftmax ? "softmax" : "sigmoid";
   const int64_t shared = FERRY_TRY(in.integer("expert_shared_count", kGgufCounts)).value_or(0);
   const json size = config.value("moe_intermediate_size", json(0));
   const auto length = FERRY_TRY(in.integer("expert_shared_feed_forward_length", kGgufCounts));
@@ -92,13 +91,13 @@ Status read_gguf_cohere_moe(GgufReading& in) {
 // Files have the factor of the standard deviation below which a share of the activations of a layer
 // lies. The share is a decimal number that somebody wrote.
 Result<json> sparsity_shares(const GgufReading& in) {
-  constexpr const char* kFactors = "activation_sparsity_scale";
+  constexpr const char* kDeviations = "activation_sparsity_scale";
   constexpr double kDigits = 1e6;
   json shares = json::array();
-  for (const json& factor : *in.keys->fields.find(in.keys->name(kFactors))) {
+  for (const json& factor : *in.keys->fields.find(in.keys->name(kDeviations))) {
     const double value = factor.is_number() ? factor.get<double>() : std::nan("");
     if (std::isnan(value)) {
-      return in.keys->fields.bad(in.keys->name(kFactors), "is not a list of numbers");
+      return in.keys->fields.bad(in.keys->name(kDeviations), "is not a list of numbers");
     }
     const double share = std::erfc(-value / std::numbers::sqrt2) / 2;  // -inf is a share of 0
     shares.push_back(std::round(share * kDigits) / kDigits);

@@ -125,9 +125,8 @@ bool has_inner_norms(const GgufReading& file) {
 // Sigmoids are those of Kimi and similar models. transformers 5 leaves the function out of the
 // config of DeepSeek V3.
 bool has_sigmoid_experts(const GgufReading& file) {
-  constexpr int64_t kSigmoidGating = 2;
   const auto gating = file.integer("expert_gating_func", {0, INT32_MAX});
-  if (gating && gating->value_or(0) > 0) return **gating == kSigmoidGating;
+  if (gating && gating->value_or(0) > 0) return **gating == kGatingSigmoid;
   return file.has("blk.{i}.exp_probs_b.bias");
 }
 

@@ -23,6 +23,9 @@ namespace ferry::converters {
 inline constexpr int64_t kLlama4Chunk = 8192, kLlama4Unnormed = 128, kLlama4Every = 4;
 inline constexpr double kLlama4Growth = 0.1;
 
+// The base of RoPE in layers with a sliding window that readers assume where no key states it.
+inline constexpr double kDefaultLocalTheta = 10000;
+
 // Readers of minicpm3 assume the multipliers of the released model.
 inline constexpr double kMinicpm3Embedding = 12, kMinicpm3Depth = 1.4, kMinicpm3Base = 256;
 // The epsilon of the norms of latent vectors in the reference.

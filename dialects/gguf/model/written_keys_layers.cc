@@ -71,8 +71,8 @@ void GgufKeyWriter::add_dense_blocks() {
 }
 
 void GgufKeyWriter::add_expert_gating() {
-  constexpr uint32_t kOfSoftmax = 1, kOfSigmoid = 2;
-  own("expert_gating_func", has_sigmoids() ? kOfSigmoid : kOfSoftmax);
+  own("expert_gating_func",
+      static_cast<uint32_t>(has_sigmoids() ? kGatingSigmoid : kGatingSoftmax));
 }
 
 void GgufKeyWriter::add_expert_scale() { own("expert_weights_scale", real(c_.moe.scale)); }
