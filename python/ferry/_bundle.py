@@ -307,6 +307,7 @@ def open(  # noqa: A001 - ferry.open() reads well
     path: Path,
     *,
     config: Path | None = None,
+    mmproj: Path | None = None,
     check_digests: bool = True,
     exact: bool = False,
     mode: Mode = "default",
@@ -317,7 +318,8 @@ def open(  # noqa: A001 - ferry.open() reads well
 ) -> Bundle:
     """Opens a bundle, or a GGUF file, which is converted in memory.
 
-    ``check_digests`` hashes every byte first. ``exact`` computes with the matrices of a GGUF file
+    ``config`` and ``mmproj`` are for a GGUF file: a config.json where its metadata are incomplete,
+    and the projector with its vision encoder. ``check_digests`` hashes every byte first. ``exact`` computes with the matrices of a GGUF file
     as f32, which :func:`ferry.verify` needs, and products of bf16 in f32. ``lookup`` guesses up to that many tokens at a time
     from earlier ones, ``draft`` with a smaller bundle of the same vocabulary: answers are the same,
     and sooner where guesses are right; a bundle needs ``all_logits`` of :func:`convert` for it.
@@ -329,6 +331,7 @@ def open(  # noqa: A001 - ferry.open() reads well
     options = {
         "path": path_of(path),
         "config": path_of(config),
+        "mmproj": path_of(mmproj),
         "check_digests": check_digests,
         "exact": exact,
         "all_logits": lookup > 0 or draft is not None,

@@ -64,13 +64,14 @@ class Options {
   nb::dict left_;
 };
 
-constexpr std::array<std::pair<std::string_view, OutputFormat>, 6> kFormats = {
+constexpr std::array<std::pair<std::string_view, OutputFormat>, 7> kFormats = {
     {{"bundle", OutputFormat::kBundle},
      {"safetensors", OutputFormat::kSafetensors},
      {"hf", OutputFormat::kHuggingFace},
      {"pth", OutputFormat::kPyTorch},
      {"bpte", OutputFormat::kBundledProgram},
-     {"gguf", OutputFormat::kGguf}}};
+     {"gguf", OutputFormat::kGguf},
+     {"mmproj", OutputFormat::kMmproj}}};
 constexpr std::array<std::pair<std::string_view, WeightType>, 4> kWeightTypes = {
     {{"keep", WeightType::kKeep},
      {"f32", WeightType::kF32},
@@ -249,7 +250,7 @@ WriteOptions write_options(const nb::dict& given) {
 OpenOptions open_options(const nb::dict& given) {
   OpenOptions o;
   Options options(given);
-  options.read("path", o.path).read("config", o.config);
+  options.read("path", o.path).read("config", o.config).read("mmproj", o.mmproj);
   options.read("check_digests", o.check_digests).read("exact", o.exact);
   options.read("all_logits", o.all_logits).done();
   return o;
