@@ -241,6 +241,11 @@ TEST(SpeechRows, OtherOutputsAreRefusedOrHaveTheTextAlone) {
     const Line more = to == "bpte" ? Line{"--reference", golden()} : Line{};
     expect_refused(Line{"convert", voxtral(), "--to", to, "-o", dir / to} + more, 4, "speech");
   }
+  const Outcome outcome = run_ferry(
+      {"convert", voxtral(), "--to", "gguf", "--outtype", "f32", "-o", dir / "text.gguf"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("it takes no sounds"), std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.err.find("images"), std::string::npos) << outcome.err;
 }
 
 }  // namespace
