@@ -43,7 +43,7 @@ struct BundleInfo {
 };
 
 struct OpenOptions {
-  std::string path = {};    // a bundle directory, or a GGUF file, which is converted in memory
+  std::string path = {};  // a bundle directory, or a GGUF file, which is converted in memory
   // Of a GGUF file: a config.json where its metadata are incomplete, and the projector with its
   // vision encoder (docs/gguf.md). Empty for a bundle directory.
   std::string config = {}, mmproj = {};
