@@ -37,21 +37,6 @@ std::string chat_of(std::span<const prompt::ChatMessage> messages) {
   return json.end_object().take();
 }
 
-// Writes messages with sounds before the text of each.
-std::string sound_chat_of(std::span<const prompt::ChatMessage> messages) {
-  JsonWriter json;
-  json.begin_array();
-  for (const prompt::ChatMessage& message : messages) {
-    json.begin_object().member("role", message.role).key("content").begin_array();
-    for (size_t i = 0; i < message.images; ++i) {
-      json.begin_object().member("type", "audio").end_object();
-    }
-    json.begin_object().member("type", "text").member("text", message.text).end_object();
-    json.end_array().end_object();
-  }
-  return json.end_array().take();
-}
-
 // A list of messages without an object around it asks for an answer to its last message.
 Result<std::string> with_answer(const std::string& chat, const std::string& where) {
   using text::chat::Value;
@@ -219,6 +204,12 @@ Result<Prompt> PromptReader::with_sounds(prompt::SoundTokens tokens,
   return expect_tokens(std::move(prompt), where);
 }
 
+Result<Prompt> PromptReader::heard(std::span<const prompt::SoundMessage> messages,
+                                   const std::string& where) {
+  const std::vector<int64_t> rows = prompt::row_counts(sounds_);
+  return with_sounds(FERRY_TRY(hearing_->prompts().chat(messages, rows, where)), where);
+}
+
 Result<bool> PromptReader::add_image(const std::string& path) { return input_->add(path, images_); }
 
 Result<Prompt> PromptReader::with_rows(prompt::ExpandedPrompt expanded,
@@ -248,11 +239,7 @@ Result<Prompt> PromptReader::plain(const std::string& text, const std::string& w
 }
 
 Result<Prompt> PromptReader::chat(std::string_view chat, const std::string& where) {
-  if (hearing_) {
-    const std::vector<int64_t> rows = prompt::row_counts(sounds_);
-    const auto messages = FERRY_TRY(prompt::sound_messages(chat, where));
-    return with_sounds(FERRY_TRY(hearing_->prompts().chat(messages, rows, where)), where);
-  }
+  if (hearing_) return heard(FERRY_TRY(prompt::sound_messages(chat, where)), where);
   if (input_) {
     const auto layouts = prompt::layouts_of(images_);
     return with_rows(FERRY_TRY(input_->prompts().chat(chat, where, time_, layouts)), where);
@@ -263,7 +250,7 @@ Result<Prompt> PromptReader::chat(std::string_view chat, const std::string& wher
 
 Result<Prompt> PromptReader::messages(std::span<const prompt::ChatMessage> messages,
                                       const std::string& where) {
-  if (hearing_) return chat(sound_chat_of(messages), where);
+  if (hearing_) return heard(prompt::sound_messages(messages), where);
   return chat(input_ ? input_->prompts().chat_of(messages) : chat_of(messages), where);
 }
 

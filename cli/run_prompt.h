@@ -79,6 +79,7 @@ class PromptReader {
   Status open_tokenizer(const RunOptions& options);
   Status open_sounds(const RunOptions& options);
   Result<Prompt> with_sounds(prompt::SoundTokens tokens, const std::string& where) const;
+  Result<Prompt> heard(std::span<const prompt::SoundMessage> messages, const std::string& where);
   Result<Prompt> one_message(const std::string& system, const std::string& text,
                              const std::string& where);
   Result<Prompt> read_plain(const RunOptions& options);

@@ -22,8 +22,13 @@ Result<packer::Bundle> open_bundle(const OpenOptions& options, ThreadPool& pool,
   if (conversion::is_gguf_file(path)) {
     const auto matrices =
         options.exact ? conversion::GgufMatrices::kFloats : conversion::GgufMatrices::kBlocks;
-    return conversion::bundle_in_memory({.path = path, .config = options.config}, matrices, pool,
-                                        options.all_logits);
+    return conversion::bundle_in_memory(
+        {.path = path, .config = options.config, .mmproj = options.mmproj}, matrices, pool,
+        options.all_logits);
+  }
+  for (const auto& [field, text] :
+       {std::pair("config", &options.config), std::pair("mmproj", &options.mmproj)}) {
+    if (!text->empty()) return library::wrong(field, "must be empty: it is for GGUF files");
   }
   return packer::Bundle::open(path, options.check_digests, pool,
                               library::show(progress, "checking digests"));

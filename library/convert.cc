@@ -51,7 +51,9 @@ constexpr std::pair<std::string_view, const char*> kMembers[] = {
     {"layout", "one_program"},
     {"quantize-rule", "quantize_rules"},
     {"quantize-embedding", "embedding_bits"},
-    {"quantize-method", "hqq"}};
+    {"quantize-method", "hqq"},
+    {"outtype", "gguf_type"},
+    {"imatrix", "gguf_imatrix"}};
 
 // Returns `error` with the member of ConvertOptions that the option stands for as its field.
 Failure about_member(Error error) {
@@ -148,6 +150,7 @@ unsigned output_of(OutputFormat format) {
     case OutputFormat::kBundledProgram:
       return plan::kBundledPrograms;
     case OutputFormat::kGguf:
+    case OutputFormat::kMmproj:
       return plan::kGgufFiles;
     case OutputFormat::kSafetensors:
     case OutputFormat::kHuggingFace:
@@ -195,8 +198,9 @@ Result<std::vector<std::string>> choose_codes(const std::string& budget,
 
 Result<plan::ConvertOptions> settle(const ConvertOptions& o) {
   if (o.source.empty()) return wrong("source", "must not be empty");
-  if (o.format != OutputFormat::kGguf && o.gguf_type != "auto") {
-    return wrong("gguf_type", "must be auto unless the format is GGUF");
+  const bool is_gguf = o.format == OutputFormat::kGguf || o.format == OutputFormat::kMmproj;
+  if (!is_gguf && o.gguf_type != "auto") {
+    return wrong("gguf_type", "must be auto unless the format is GGUF or a projector");
   }
   if (o.format != OutputFormat::kBundle && !o.quantize_budget.empty()) {
     return wrong("quantize_budget", "must be empty unless the format is a bundle");
@@ -234,6 +238,8 @@ conversion::ExportFormat export_format(OutputFormat format) {
       return conversion::ExportFormat::kBundled;
     case OutputFormat::kGguf:
       return conversion::ExportFormat::kGguf;
+    case OutputFormat::kMmproj:
+      return conversion::ExportFormat::kMmproj;
     case OutputFormat::kBundle:
     case OutputFormat::kSafetensors:
       break;

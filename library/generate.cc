@@ -8,6 +8,7 @@
 #include "library/internal.h"
 #include "prompt/image_input.h"
 #include "prompt/messages.h"
+#include "prompt/sound_rows.h"
 #include "runner/decoder.h"
 #include "runner/generation_config.h"
 #include "runner/sampler.h"
@@ -25,13 +26,15 @@ struct Generator::Impl {
   packer::Bundle bundle;
   runner::MethodOptions method = {};
   std::unique_ptr<runner::Decoder> decoder = {};
-  // Set for a bundle that takes images. It has the tokenizer too.
+  // Set for a bundle that takes images, or sounds. They have the tokenizer too.
   std::optional<prompt::ImageInput> input = {};
+  std::optional<prompt::SoundRows> hearing = {};
   std::optional<text::Tokenizer> own_tokenizer = {};
   std::optional<text::ChatTemplate> chat_template = {};
   std::vector<int64_t> executed = {};             // tokens of the sequence in the decoder
-  std::vector<prompt::EncodedImage> images = {};  // the decoder has views of these images
-  bool has_images = false;                        // whether the sequence in the decoder has images
+  std::vector<prompt::EncodedImage> images = {};  // the decoder has views of these
+  std::vector<prompt::EncodedSound> sounds = {};  // and of these
+  bool has_rows = false;  // whether the sequence in the decoder has images or sounds
   // The first token of the answers of an encoder-decoder, and the tokens that its files forbid or
   // force.
   std::optional<int64_t> start_token = {};
@@ -41,20 +44,26 @@ struct Generator::Impl {
   Status open_source();
   text::Tokenizer* tokenizer() {
     if (input) return &input->prompts().tokenizer();
+    if (hearing) return &hearing->prompts().tokenizer();
     return own_tokenizer ? &*own_tokenizer : nullptr;
   }
   Result<std::vector<int64_t>> encode(std::string_view text, bool add_special, const char* field);
   Result<std::vector<int64_t>> text_tokens(const Prompt& prompt);
   Result<prompt::ExpandedPrompt> image_tokens(const Prompt& prompt, ThreadPool& pool);
+  Result<prompt::SoundTokens> sound_tokens(const Prompt& prompt, ThreadPool& pool);
+  Status encode_sounds(const Prompt& prompt, ThreadPool& pool);
+  // Returns the tokens of a prompt that is no tokens, and its rows.
+  Result<std::vector<int64_t>> tokens_of(const Prompt& prompt, ThreadPool& pool,
+                                         std::vector<runner::EmbeddingRows>& rows);
   // Gives the text of the prompt to the encoder. Returns how many tokens it has.
   Result<int64_t> encode_source(const Prompt& prompt);
-  // Returns the tokens of the prompt. Afterwards the decoder has the images at their positions, and
-  // its sequence is a prefix of the prompt.
+  // Returns the tokens of the prompt. Afterwards the decoder has the images or sounds at their
+  // positions, and its sequence is a prefix of the prompt.
   Result<std::vector<int64_t>> prepare(const Prompt& prompt, ThreadPool& pool);
   void begin() {
     decoder->restart();
     executed.clear();
-    has_images = false;
+    has_rows = false;
   }
 };
 
@@ -84,11 +93,43 @@ Status check_prompt(const Prompt& prompt) {
     return fail(ErrorCode::kUsage,
                 "a prompt has exactly one of tokens, text, messages and chat_json");
   }
-  if (!prompt.images.empty() && !prompt.tokens.empty()) {
+  if (!prompt.tokens.empty() && !prompt.images.empty()) {
     return wrong("images", "must be empty where the prompt has tokens");
+  }
+  if (!prompt.tokens.empty() && !prompt.sounds.empty()) {
+    return wrong("sounds", "must be empty where the prompt has tokens");
   }
   if (!utf8::is_valid(prompt.text)) return wrong("text", "must be UTF-8");
   return {};
+}
+
+Status refuse_images(const Prompt& prompt) {
+  if (!prompt.images.empty()) return wrong("images", "must be empty: this bundle takes none");
+  for (const Message& message : prompt.messages) {
+    if (message.images > 0) return wrong("messages", "must have no images: this bundle takes none");
+  }
+  return {};
+}
+
+Status refuse_sounds(const Prompt& prompt) {
+  if (!prompt.sounds.empty()) return wrong("sounds", "must be empty: this bundle takes none");
+  for (const Message& message : prompt.messages) {
+    if (message.sounds > 0) return wrong("messages", "must have no sounds: this bundle takes none");
+  }
+  return {};
+}
+
+// Returns messages whose `images` are the images, or the sounds.
+Result<std::vector<prompt::ChatMessage>> chat_messages(std::span<const Message> messages,
+                                                       size_t Message::*files) {
+  std::vector<prompt::ChatMessage> out;
+  for (const Message& message : messages) {
+    if (!utf8::is_valid(message.role) || !utf8::is_valid(message.text)) {
+      return wrong("messages", "must be UTF-8");
+    }
+    out.push_back({message.role, message.text, message.*files});
+  }
+  return out;
 }
 
 Status check_options(const GenerateOptions& options) {
@@ -189,6 +230,12 @@ Status Generator::Impl::open_text() {
     input = FERRY_TRY(prompt::ImageInput::open(bundle));
     return {};
   }
+  if (prompt::SoundRows::is_in(bundle)) {
+    if (prompt::SoundRows::has_prompts(bundle)) {
+      hearing = FERRY_TRY(prompt::SoundRows::open(bundle));
+    }
+    return {};
+  }
   if (text::find_tokenizer_file(prompt::files_of(bundle)).empty()) return {};
   own_tokenizer =
       FERRY_TRY(text::load_tokenizer(bundle.text_directory(), prompt::reader_of(bundle)));
@@ -209,12 +256,10 @@ Result<std::vector<int64_t>> Generator::Impl::encode(std::string_view text, bool
 }
 
 Result<std::vector<int64_t>> Generator::Impl::text_tokens(const Prompt& prompt) {
-  if (!prompt.images.empty()) return wrong("images", "must be empty: this bundle takes none");
+  FERRY_RETURN_IF_ERROR(refuse_images(prompt));
+  FERRY_RETURN_IF_ERROR(refuse_sounds(prompt));
   if (!prompt.text.empty()) return encode(prompt.text, /*add_special=*/true, "text");
   const bool is_json = !prompt.chat_json.empty();
-  for (const Message& message : prompt.messages) {
-    if (message.images > 0) return wrong("messages", "must have no images: this bundle takes none");
-  }
   const std::string chat =
       is_json ? prompt.chat_json
               : FERRY_TRY(library::chat_of(prompt.messages, /*add_generation_prompt=*/true));
@@ -232,6 +277,7 @@ Result<std::vector<int64_t>> Generator::Impl::text_tokens(const Prompt& prompt) 
 
 Result<prompt::ExpandedPrompt> Generator::Impl::image_tokens(const Prompt& prompt,
                                                              ThreadPool& pool) {
+  FERRY_RETURN_IF_ERROR(refuse_sounds(prompt));
   if (!prompt.images.empty() && !input->has_encoder()) {
     FERRY_RETURN_IF_ERROR(input->load_encoder(pool, method));
   }
@@ -242,14 +288,54 @@ Result<prompt::ExpandedPrompt> Generator::Impl::image_tokens(const Prompt& promp
   if (!prompt.text.empty()) return input->prompts().plain(prompt.text, "text", layouts);
   std::string chat = prompt.chat_json;
   if (chat.empty()) {
-    std::vector<prompt::ChatMessage> messages;
-    for (const Message& message : prompt.messages) {
-      if (!utf8::is_valid(message.text)) return wrong("messages", "must be UTF-8");
-      messages.push_back({message.role, message.text, message.images});
-    }
-    chat = input->prompts().chat_of(messages);
+    chat = input->prompts().chat_of(FERRY_TRY(chat_messages(prompt.messages, &Message::images)));
   }
   return input->prompts().chat(chat, "chat", text::chat::local_time(), layouts);
+}
+
+Status Generator::Impl::encode_sounds(const Prompt& prompt, ThreadPool& pool) {
+  if (!prompt.sounds.empty() && !hearing->has_encoder()) {
+    FERRY_RETURN_IF_ERROR(hearing->load_encoder(pool, method));
+  }
+  std::vector<prompt::EncodedSound> encoded;
+  for (const Sound& sound : prompt.sounds) {
+    const media::Sound samples = FERRY_TRY(library::read_sound(sound, "sounds"));
+    encoded.push_back(FERRY_TRY(hearing->encode(samples.samples, samples.rate)));
+  }
+  sounds = std::move(encoded);
+  return {};
+}
+
+Result<prompt::SoundTokens> Generator::Impl::sound_tokens(const Prompt& prompt, ThreadPool& pool) {
+  FERRY_RETURN_IF_ERROR(refuse_images(prompt));
+  FERRY_RETURN_IF_ERROR(encode_sounds(prompt, pool));
+  const std::vector<int64_t> rows = prompt::row_counts(sounds);
+  if (!prompt.text.empty()) return hearing->prompts().plain(prompt.text, rows, "text");
+  if (!prompt.chat_json.empty()) {
+    const auto messages = FERRY_TRY(prompt::sound_messages(prompt.chat_json, "chat_json"));
+    return hearing->prompts().chat(messages, rows, "chat_json");
+  }
+  const auto messages =
+      prompt::sound_messages(FERRY_TRY(chat_messages(prompt.messages, &Message::sounds)));
+  return hearing->prompts().chat(messages, rows, "messages");
+}
+
+Result<std::vector<int64_t>> Generator::Impl::tokens_of(const Prompt& prompt, ThreadPool& pool,
+                                                        std::vector<runner::EmbeddingRows>& rows) {
+  const bool hears = prompt::SoundRows::is_in(bundle);
+  if (!hears && !input) return text_tokens(prompt);
+  if (has_rows) begin();  // ends the decoder's views of images and sounds
+  FERRY_RETURN_IF_ERROR(decoder->set_image_rows({}));
+  if (!hears) {
+    prompt::ExpandedPrompt expanded = FERRY_TRY(image_tokens(prompt, pool));
+    rows = prompt::rows_of(expanded, images);
+    return std::move(expanded.ids);
+  }
+  // Without the file of its prompts this says so.
+  if (!hearing) hearing = FERRY_TRY(prompt::SoundRows::open(bundle));
+  prompt::SoundTokens tokens = FERRY_TRY(sound_tokens(prompt, pool));
+  rows = prompt::rows_of(tokens, sounds);
+  return std::move(tokens.ids);
 }
 
 Result<int64_t> Generator::Impl::encode_source(const Prompt& prompt) {
@@ -267,28 +353,18 @@ Result<int64_t> Generator::Impl::encode_source(const Prompt& prompt) {
 
 Result<std::vector<int64_t>> Generator::Impl::prepare(const Prompt& prompt, ThreadPool& pool) {
   FERRY_RETURN_IF_ERROR(check_prompt(prompt));
-  std::vector<int64_t> tokens;
   std::vector<runner::EmbeddingRows> rows;
-  if (!prompt.tokens.empty()) {
-    tokens = prompt.tokens;
-  } else if (input) {
-    if (has_images) begin();  // ends the decoder's views of the images
-    FERRY_RETURN_IF_ERROR(decoder->set_image_rows({}));
-    prompt::ExpandedPrompt expanded = FERRY_TRY(image_tokens(prompt, pool));
-    rows = prompt::rows_of(expanded, images);
-    tokens = std::move(expanded.ids);
-  } else {
-    tokens = FERRY_TRY(text_tokens(prompt));
-  }
+  std::vector<int64_t> tokens =
+      prompt.tokens.empty() ? FERRY_TRY(tokens_of(prompt, pool, rows)) : prompt.tokens;
   if (tokens.empty()) return fail(ErrorCode::kUsage, "the prompt has no tokens");
-  const bool extends = executed.size() < tokens.size() && !has_images && rows.empty() &&
+  const bool extends = executed.size() < tokens.size() && !has_rows && rows.empty() &&
                        std::ranges::equal(executed, std::span(tokens).first(executed.size()));
   if (!extends) {
     begin();
     decoder->restart(std::ssize(tokens));
   }
   if (!rows.empty()) FERRY_RETURN_IF_ERROR(decoder->set_image_rows(rows));
-  has_images = !rows.empty();
+  has_rows = !rows.empty();
   return tokens;
 }
 

@@ -4,6 +4,7 @@
 
 #include <ferry/bundle.h>
 #include <ferry/engine.h>
+#include <ferry/sound.h>
 #include <ferry/text.h>
 
 #include <atomic>
@@ -13,6 +14,7 @@
 #include "core/interrupt.h"
 #include "core/progress.h"
 #include "core/thread_pool.h"
+#include "media/sound.h"
 #include "packer/bundle_reader.h"
 #include "text/chat_template/chat_template.h"
 
@@ -64,6 +66,10 @@ auto run(const Engine& engine, const std::string& path, Work&& work)
 // Returns kUsage about a member of an options struct. `message` continues its name, such as "must
 // be positive".
 Failure wrong(const std::string& field, const std::string& message);
+
+// Reads a file of sound, or checks and copies samples. `field` is the member of the options that
+// has the sound. kUsage unless it has either; other errors are those of media::read_sound().
+Result<media::Sound> read_sound(const Sound& sound, const char* field);
 
 // Returns the messages as JSON for chat templates that accept text only.
 Result<std::string> chat_of(std::span<const Message> messages, bool add_generation_prompt);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "core/file.h"
 #include "core/text.h"
 #include "media/sound_codecs.h"
@@ -30,6 +32,16 @@ Status check_sound(int64_t rate, int64_t channels, int64_t samples, const std::s
                             samples, rate, kMostSeconds));
   }
   if (samples < 1) return bad_input(where + ": has no samples");
+  return {};
+}
+
+Status check_samples(std::span<const float> samples, int64_t rate, const std::string& where) {
+  FERRY_RETURN_IF_ERROR(check_sound(rate, /*channels=*/1, std::ssize(samples), where));
+  for (size_t i = 0; i < samples.size(); ++i) {
+    if (!std::isfinite(samples[i])) {
+      return bad_input(fmt::format("{}: sample {} is not finite", where, i));
+    }
+  }
   return {};
 }
 

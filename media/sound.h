@@ -33,6 +33,10 @@ Result<Sound> decode_sound(std::span<const std::byte> file, const std::string& w
 // Decodes a file.
 Result<Sound> read_sound(const std::string& path);
 
+// Checks samples that are no file's: kUnsupported for another rate and for more than kMostSamples,
+// kBadInput for none and for samples that are not finite. `where` begins the messages.
+Status check_samples(std::span<const float> samples, int64_t rate, const std::string& where);
+
 // Returns the samples at another rate, as torchaudio.functional.resample does by default: a
 // windowed sinc of 6 zero crossings on each side that ends at 0.99 of the lower Nyquist frequency,
 // with the square of a cosine as its window. There are ceil(n new_rate / rate) of them.

@@ -16,7 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kTekken = "tekken.json";
 // Adjacent texts of a message are joined so, as mistral-common does it.
 constexpr const char* kBetweenTexts = "\n\n";
 
@@ -137,8 +136,8 @@ Status check_turns(std::span<const SoundMessage> messages, const std::string& wh
 
 Result<SoundPrompt> SoundPrompt::open(const std::string& directory, const text::ReadFile& read,
                                       int64_t placeholder, int64_t rows, int64_t samples) {
-  const std::string where = printable(directory) + "/" + kTekken;
-  const std::string bytes = FERRY_TRY(read(kTekken, text::kMaxTekkenFile));
+  const std::string where = printable(directory) + "/" + kFile;
+  const std::string bytes = FERRY_TRY(read(kFile, text::kMaxTekkenFile));
   if (bytes.empty()) {
     return fail(
         ErrorCode::kUnsupported,
@@ -166,7 +165,7 @@ Result<SoundPrompt> SoundPrompt::open(const std::string& directory, const text::
 Result<int64_t> SoundPrompt::control(std::string_view token) const {
   const std::optional<int64_t> id = tokenizer_.find(token);
   if (id) return *id;
-  return bad_input(fmt::format("{}/{}: has no token {}", directory_, kTekken, token));
+  return bad_input(fmt::format("{}/{}: has no token {}", directory_, kFile, token));
 }
 
 Status SoundPrompt::add_text(std::string_view text, const std::string& where,
@@ -231,12 +230,21 @@ Result<SoundTokens> SoundPrompt::transcription(int64_t rows,
   if (language) {
     const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
     if (language->size() != 2 || !std::ranges::all_of(*language, is_letter)) {
-      return fail(ErrorCode::kUsage, fmt::format("--language {}: expected two letters such as en",
-                                                 printable(*language)));
+      return fail_field(ErrorCode::kUsage, "language",
+                        fmt::format(" {}: expected two letters such as en", printable(*language)));
     }
-    FERRY_RETURN_IF_ERROR(add_text("lang:" + *language, "--language", out.ids));
+    FERRY_RETURN_IF_ERROR(add_text("lang:" + *language, "language", out.ids));
   }
   out.ids.push_back(transcribe_);
+  return out;
+}
+
+std::vector<SoundMessage> sound_messages(std::span<const ChatMessage> messages) {
+  std::vector<SoundMessage> out;
+  for (const ChatMessage& message : messages) {
+    out.push_back({message.role, std::vector<std::optional<std::string>>(message.images)});
+    out.back().parts.emplace_back(message.text);
+  }
   return out;
 }
 

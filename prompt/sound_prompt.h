@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "prompt/image_prompt.h"
 #include "text/read_file.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -30,6 +31,7 @@ struct SoundTokens {
 // SoundPrompt is not thread-safe, because its tokenizer is not.
 class SoundPrompt {
  public:
+  static constexpr const char* kFile = "tekken.json";
   // Opens the tekken.json that `read` returns. `placeholder` is that of the model. kUnsupported if
   // there is no such file; kBadInput if it has not the tokens and sizes of a model that makes
   // `rows` rows of a window of `samples` samples.
@@ -66,6 +68,8 @@ class SoundPrompt {
   int64_t begin_sound_ = 0, sound_ = 0, transcribe_ = 0;
 };
 
+// Returns the messages, each with its sounds before its text.
+std::vector<SoundMessage> sound_messages(std::span<const ChatMessage> messages);
 // Reads the messages of a chat, JSON {"messages": [...]} or a list. The content of a message is a
 // string or a list of {"type": "text", "text": ...} and {"type": "audio"}; sounds are given beside
 // the chat. kBadInput for malformed content, kUnsupported, by name, for other types and fields.

@@ -17,6 +17,10 @@ bool SoundRows::is_in(const packer::Bundle& bundle) {
   return packer::row_encoder(bundle.manifest(), kAudioEncoderRole) != nullptr;
 }
 
+bool SoundRows::has_prompts(const packer::Bundle& bundle) {
+  return is_in(bundle) && bundle.has_text(SoundPrompt::kFile);
+}
+
 Result<SoundRows> SoundRows::open(const packer::Bundle& bundle) {
   if (!is_in(bundle)) {
     return fail(ErrorCode::kUsage, fmt::format("{}: this bundle takes no sounds among its tokens",

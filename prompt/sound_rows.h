@@ -29,6 +29,8 @@ class SoundRows {
  public:
   // Whether the audio encoder of a bundle makes rows of its text decoder.
   static bool is_in(const packer::Bundle& bundle);
+  // Whether such a bundle has the file that makes its prompts. Others take token ids alone.
+  static bool has_prompts(const packer::Bundle& bundle);
   // Opens the settings of the feature extractor and the tokenizer. kUsage for a bundle that takes
   // no sound among its tokens; errors as for sound_settings() and SoundPrompt::open().
   static Result<SoundRows> open(const packer::Bundle& bundle);

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "prompt/speech_settings.h"
@@ -24,6 +25,7 @@ inline constexpr double kTimestampSeconds = 0.02;
 struct SpeechSegment {
   double start = 0, end = 0;    // in seconds
   std::vector<int64_t> tokens;  // with timestamps, without the token of the end
+  std::string text = {};        // without special tokens; Transcriber writes it
 };
 
 struct WindowSegments {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <initializer_list>
 #include <utility>
 #include <variant>
 
@@ -34,11 +35,22 @@ Result<int64_t> named_token(const std::map<std::string, int64_t>& table, const s
   for (const std::string& form : {name, "<|" + name + "|>"}) {
     if (const auto found = table.find(form); found != table.end()) return found->second;
   }
-  return fail(ErrorCode::kUsage,
-              fmt::format("--{} {}: {}", option, printable(name),
-                          table.empty()
-                              ? fmt::format("{} has no tokens for it", where)
-                              : fmt::format("the model has {}", fmt::join(names_in(table), " "))));
+  return fail_field(ErrorCode::kUsage, option,
+                    fmt::format(" {}: {}", printable(name),
+                                table.empty() ? fmt::format("{} has no tokens for it", where)
+                                              : fmt::format("the model has {}",
+                                                            fmt::join(names_in(table), " "))));
+}
+
+// Refuses the first of these options that is given and that a model does not have.
+Status refuse(std::initializer_list<std::pair<const char*, bool>> options, const std::string& where,
+              const char* model) {
+  for (const auto& [name, is_given] : options) {
+    if (!is_given) continue;
+    return fail_field(ErrorCode::kUsage, name,
+                      fmt::format(": {}: {} has no such option", where, model));
+  }
+  return {};
 }
 
 class Stopwatch {
@@ -67,6 +79,15 @@ std::vector<int64_t> Transcript::tokens() const {
 
 Result<Transcriber> Transcriber::load(const packer::Bundle& bundle, ThreadPool& pool,
                                       const runner::MethodOptions& options) {
+  Transcriber transcriber = FERRY_TRY(load_model(bundle, pool, options));
+  if (!transcriber.tokenizer_) {
+    transcriber.tokenizer_ = FERRY_TRY(text::load_tokenizer(bundle.text_directory()));
+  }
+  return transcriber;
+}
+
+Result<Transcriber> Transcriber::load_model(const packer::Bundle& bundle, ThreadPool& pool,
+                                            const runner::MethodOptions& options) {
   const media::SoundSettings sound = FERRY_TRY(sound_settings(bundle));
   if (const auto* whole = std::get_if<media::NormalizedMelSettings>(&sound)) {
     return load_labels(bundle, *whole, pool, options);
@@ -98,10 +119,12 @@ Result<Transcriber> Transcriber::load_labels(const packer::Bundle& bundle,
                                              ThreadPool& pool,
                                              const runner::MethodOptions& options) {
   const std::string directory = bundle.text_directory();
-  const text::Tokenizer tokenizer = FERRY_TRY(text::load_tokenizer(directory));
+  text::Tokenizer tokenizer = FERRY_TRY(text::load_tokenizer(directory));
   const int64_t blank = FERRY_TRY(text::blank_token(tokenizer, directory));
   auto encoder = FERRY_TRY(runner::AudioEncoder::load_with_labels(bundle, pool, options));
-  return Transcriber(std::move(encoder), printable(bundle.path()), blank, sound, pool);
+  Transcriber out(std::move(encoder), printable(bundle.path()), blank, sound, pool);
+  out.tokenizer_ = std::move(tokenizer);
+  return out;
 }
 
 Status Transcriber::encode(const media::Features& features, int64_t seek, int64_t count,
@@ -131,10 +154,10 @@ Result<std::vector<int64_t>> Transcriber::forced_tokens(const TranscriptionOptio
   const SpeechSettings& s = settings_;
   const auto& language = options.language ? options.language : s.language;
   const auto& task = options.task ? options.task : s.task;
-  if (!s.multilingual && (options.language || options.task)) {
-    return fail(
-        ErrorCode::kUsage,
-        fmt::format("{}: an English-only model has neither --language nor --task", s.where));
+  if (!s.multilingual) {
+    FERRY_RETURN_IF_ERROR(
+        refuse({{"language", options.language.has_value()}, {"task", options.task.has_value()}},
+               s.where, "an English-only model"));
   }
   std::vector<std::optional<int64_t>> tokens = {s.start};
   if (!language && !task) tokens.insert(tokens.end(), s.forced.begin(), s.forced.end());
@@ -199,8 +222,23 @@ Status Transcriber::check_length(int64_t forced, int64_t most) const {
                           settings_.where, forced, most - forced, positions_));
 }
 
+Result<std::string> Transcriber::text_of(std::vector<int64_t> tokens) const {
+  std::erase_if(tokens, [&](int64_t token) { return token >= first_timestamp(); });
+  return tokenizer_->decode(tokens, /*skip_special=*/true);
+}
+
 Result<Transcript> Transcriber::transcribe(std::span<const float> samples, int64_t rate,
                                            const TranscriptionOptions& options) {
+  Transcript out = FERRY_TRY(make_tokens(samples, rate, options));
+  for (SpeechSegment& segment : out.segments) segment.text = FERRY_TRY(text_of(segment.tokens));
+  out.text = FERRY_TRY(text_of(out.tokens()));
+  out.forced_text = FERRY_TRY(tokenizer_->decode(out.forced, /*skip_special=*/false));
+  out.duration = static_cast<double>(samples.size()) / static_cast<double>(rate);
+  return out;
+}
+
+Result<Transcript> Transcriber::make_tokens(std::span<const float> samples, int64_t rate,
+                                            const TranscriptionOptions& options) {
   if (rows_) return transcribe_rows(samples, rate, options);
   if (const auto* mel = std::get_if<media::LogMelSettings>(&sound_)) {
     return transcribe_windows(*mel, samples, rate, options);
@@ -212,10 +250,10 @@ Result<Transcript> Transcriber::transcribe(std::span<const float> samples, int64
 }
 
 Status Transcriber::check_text_alone(const TranscriptionOptions& options) const {
-  if (!options.language && !options.task && !options.timestamps) return {};
-  return fail(ErrorCode::kUsage,
-              fmt::format("{}: the model has neither --language nor --task nor --timestamps",
-                          settings_.where));
+  return refuse({{"language", options.language.has_value()},
+                 {"task", options.task.has_value()},
+                 {"timestamps", options.timestamps}},
+                settings_.where, "the model");
 }
 
 Result<Transcript> Transcriber::transcribe_labels(const media::NormalizedMelSettings& mel,
@@ -245,10 +283,9 @@ Result<Transcript> Transcriber::transcribe_labels(const media::NormalizedMelSett
 
 Result<Transcript> Transcriber::transcribe_rows(std::span<const float> samples, int64_t rate,
                                                 const TranscriptionOptions& options) {
-  if (options.task || options.timestamps) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("{}: the model has neither --task nor --timestamps", settings_.where));
-  }
+  FERRY_RETURN_IF_ERROR(
+      refuse({{"task", options.task.has_value()}, {"timestamps", options.timestamps}},
+             settings_.where, "the model"));
   if (options.progress) options.progress(0, 1);
   Transcript out;
   std::vector<EncodedSound> sounds;

@@ -24,6 +24,7 @@
 #include "prompt/speech_settings.h"
 #include "runner/audio_encoder.h"
 #include "runner/decoder.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ferry::prompt {
 
@@ -38,8 +39,11 @@ struct TranscriptionOptions {
 struct Transcript {
   std::vector<int64_t> forced;  // the tokens that each window begins with
   std::vector<SpeechSegment> segments;
-  bool timestamps = false;
-  int64_t windows = 0;
+  std::string text = {};         // of all segments, without special tokens
+  std::string forced_text = {};  // the forced tokens as text
+  bool timestamps = false;       // whether tokens of time were generated
+  double duration = 0;           // of the sound, in seconds
+  int64_t windows = 0;           // how many times the encoder ran
   double encode_seconds = 0, decode_seconds = 0;
 
   std::vector<int64_t> tokens() const;  // of all segments
@@ -48,8 +52,8 @@ struct Transcript {
 class Transcriber {
  public:
   // `pool` must outlive the transcriber. kUsage for a bundle without an audio encoder; errors as
-  // for load_decoder(), speech_settings() and sound_settings(); kBadInput if the encoder does not
-  // take what the feature extractor makes.
+  // for load_decoder(), speech_settings(), sound_settings() and load_tokenizer(); kBadInput if the
+  // encoder does not take what the feature extractor makes.
   static Result<Transcriber> load(const packer::Bundle& bundle, ThreadPool& pool,
                                   const runner::MethodOptions& options);
 
@@ -58,11 +62,17 @@ class Transcriber {
   Result<Transcript> transcribe(std::span<const float> samples, int64_t rate,
                                 const TranscriptionOptions& options);
 
-  const SpeechSettings& settings() const { return settings_; }
+ private:
+  static Result<Transcriber> load_model(const packer::Bundle& bundle, ThreadPool& pool,
+                                        const runner::MethodOptions& options);
+  // Returns the tokens of a transcript, without their texts.
+  Result<Transcript> make_tokens(std::span<const float> samples, int64_t rate,
+                                 const TranscriptionOptions& options);
+  // Returns the text of the tokens that are no timestamps.
+  Result<std::string> text_of(std::vector<int64_t> tokens) const;
   // The first token that is a timestamp and no text.
   int64_t first_timestamp() const { return settings_.first_timestamp(vocab_); }
 
- private:
   Transcriber(std::unique_ptr<runner::Decoder> decoder, SpeechSettings settings,
               const media::SoundSettings& sound, int64_t vocab, int64_t positions, ThreadPool& pool)
       : decoder_(std::move(decoder)),
@@ -133,6 +143,7 @@ class Transcriber {
   media::SoundSettings sound_;
   int64_t vocab_, positions_;
   ThreadPool* pool_;
+  std::optional<text::Tokenizer> tokenizer_ = {};  // set by load()
   std::vector<float> window_, logits_;
 };
 

@@ -403,6 +403,14 @@ Shape join_tower(const PromptImages& images, std::string_view name, Shape shape,
   return {1, static_cast<int64_t>(values.size()) / width, width};
 }
 
+std::set<std::string> row_inputs() {
+  return {"pixel_values",       "pixel_attention_mask",
+          "token_type_ids",     "mm_token_type_ids",
+          "image_grid_thw",     "image_sizes",
+          "batch_num_images",   "spatial_shapes",
+          "image_position_ids", std::string(kInputFeaturesPort)};
+}
+
 int64_t PromptImages::rows_of_pictures() const {
   int64_t rows = 0;
   for (size_t i = 0; i < tile_counts.size(); ++i) rows += tiled->rows_of(shapes[i], tile_counts[i]);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -74,6 +75,10 @@ struct PromptImages {
 // of padding out where the reference does (`joins_states`).
 Shape join_tower(const PromptImages& images, std::string_view name, Shape shape,
                  std::vector<float>& values);
+
+// Returns the names of tensors that prompts with images or sounds have beside the outputs of their
+// encoders.
+std::set<std::string> row_inputs();
 
 // Returns pixel_values and image_features of a prompt that needs images, and the positions of their
 // rows. A reference has pixel_values [tiles,3,S,S] or [1,tiles,3,S,S]; in the second form, tiles of

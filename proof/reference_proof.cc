@@ -153,10 +153,10 @@ Status CaseRunner::load(const std::vector<ReferenceTensor>& all) {
     }
   }
   std::set<std::string> known = {"logits", "logits_f64", "greedy_ids", "greedy_logits"};
-  if (!images_.empty())
-    known.insert({"pixel_values", "pixel_attention_mask", "token_type_ids", "mm_token_type_ids",
-                  "image_grid_thw", "image_sizes", "batch_num_images", "spatial_shapes",
-                  "image_position_ids", "image_features", std::string(kSoundRows.output)});
+  if (!images_.empty()) {
+    known.merge(row_inputs());
+    known.insert({std::string(kPictureRows.output), std::string(kSoundRows.output)});
+  }
   known.insert({std::string(kInputFeaturesPort), std::string(kInputValuesPort),
                 std::string(kSourceIdsPort)});
   for (const LayerResult& layer : report_.layers) known.insert(layer.tensor.name);

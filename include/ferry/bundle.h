@@ -43,8 +43,10 @@ struct BundleInfo {
 };
 
 struct OpenOptions {
-  std::string path = {};    // a bundle directory, or a GGUF file, which is converted in memory
-  std::string config = {};  // a config.json for a GGUF file whose metadata is incomplete
+  std::string path = {};  // a bundle directory, or a GGUF file, which is converted in memory
+  // Of a GGUF file: a config.json where its metadata are incomplete, and the projector with its
+  // vision encoder (docs/gguf.md). Empty for a bundle directory.
+  std::string config = {}, mmproj = {};
   // Compute with the matrices of a GGUF file as f32, which takes their memory. Otherwise programs
   // multiply its blocks, with activations of 8 bits, and verify() does not take the bundle.
   // Multiply matrices of bf16 in f32, as verify() always does; otherwise generators and embedders

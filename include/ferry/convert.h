@@ -21,6 +21,7 @@ enum class OutputFormat {
   kPyTorch,         // .pth
   kBundledProgram,  // .bpte
   kGguf,
+  kMmproj,  // the vision encoder alone, as llama.cpp keeps it beside a GGUF file
 };
 
 enum class WeightType { kKeep, kF32, kF16, kBF16 };
@@ -75,10 +76,12 @@ struct ConvertOptions {
   bool int8_adapters = false;  // codes of 8 bits for the factors of `adapters`
   OutputFormat format = OutputFormat::kBundle;
   // Path of the output. Its ending says whether weights become one file: ".safetensors", ".gguf",
-  // ".pth" or ".pt". If empty, weights become files in a directory, and GGUF becomes one file.
+  // ".pth" or ".pt". If empty, weights become files in a directory, and GGUF and a projector one
+  // file.
   // convert() takes it from WriteOptions.
   std::string output = {};
-  std::string gguf_type = "auto";        // for kGguf: "q4_k_m" and the like (docs/gguf.md)
+  // For kGguf: "q4_k_m" and the like (docs/gguf.md); for kMmproj: "f32", "f16", "bf16" or "q8_0".
+  std::string gguf_type = "auto";
   std::string gguf_imatrix = {};         // for kGguf: file of an importance matrix; may be empty
   WeightType dtype = WeightType::kKeep;  // dtype of the matrices
   LinearQuantization quantize = {};

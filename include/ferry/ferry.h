@@ -10,5 +10,7 @@
 #include <ferry/inspect.h>
 #include <ferry/result.h>
 #include <ferry/sign.h>
+#include <ferry/sound.h>
 #include <ferry/text.h>
+#include <ferry/transcribe.h>
 #include <ferry/verify.h>

@@ -4,6 +4,7 @@
 #include <ferry/bundle.h>
 #include <ferry/engine.h>
 #include <ferry/result.h>
+#include <ferry/sound.h>
 #include <ferry/text.h>
 
 #include <cstdint>
@@ -48,6 +49,9 @@ struct Prompt {
   std::string chat_json = {};  // see ChatTemplate::render_json()
   // Paths of image files in order; for vision-language bundles.
   std::vector<std::string> images = {};
+  // Sounds in order; for bundles whose text decoder hears (docs/audio.md). With `text` they come
+  // before it; with `chat_json` they stand where a content has {"type": "audio"}.
+  std::vector<Sound> sounds = {};
 };
 
 // The steps of sampling, in the order in which they are applied.

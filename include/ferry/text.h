@@ -65,6 +65,7 @@ struct Message {
   std::string role;  // "system", "user", "assistant"
   std::string text;
   size_t images = 0;  // for vision-language models: number of images in this message
+  size_t sounds = 0;  // for models that hear: number of sounds, which come before the text
 };
 
 // The chat template of a checkpoint. Renders chats as transformers does.

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from ferry import _native
-from ferry._common import Path, Progress, path_of, paths_of, texts_of
+from ferry._common import Path, Progress, Sound, path_of, paths_of, sound_of, sounds_of, texts_of
 from ferry._errors import UsageError
-from ferry._results import BundleInfo, Generation, Verification, build
+from ferry._results import BundleInfo, Generation, Transcription, Verification, build
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,6 +37,7 @@ class GenerateOptions(TypedDict, total=False):
     - ``stops``: texts that end the answer before the first of them
     - ``ignore_end_tokens``: goes on behind the tokens that end an answer
     - ``images``: files of images, for vision-language models
+    - ``sounds``: files of sound, or pairs of samples and their rate, for models that hear
     """
 
     max_new_tokens: int
@@ -49,6 +50,21 @@ class GenerateOptions(TypedDict, total=False):
     stops: str | Iterable[str]
     ignore_end_tokens: bool
     images: Path | Iterable[Path]
+    sounds: Sound | Iterable[Sound]
+
+
+class TranscribeOptions(TypedDict, total=False):
+    """Keywords of :func:`transcribe` and :meth:`Bundle.transcribe`.
+
+    - ``language``: such as "en"; otherwise it is detected
+    - ``task``: "transcribe" or "translate"
+    - ``timestamps``: the times of segments; sound longer than a window always has them
+    """
+
+    language: str
+    task: str
+    timestamps: bool
+    progress: Progress
 
 
 class EmbedOptions(TypedDict, total=False):
@@ -150,6 +166,7 @@ class Bundle:
         self._draft = draft
         self._model: _native.Model | None = None
         self._embedder: _native.Embedder | None = None
+        self._transcriber: _native.Transcriber | None = None
         self._busy = threading.Lock()
         self._owner: int | None = None  # the thread whose answer is not complete
         self.info: BundleInfo = build(BundleInfo, handle.info())
@@ -212,6 +229,17 @@ class Bundle:
                 self._embedder = _native.load_embedder(self._handle, None, self._threads)
             rows = self._embedder.embed(texts_of(texts), how, progress)
         return rows[0] if isinstance(texts, str) else rows
+
+    def transcribe(self, sound: Sound, **options: Unpack[TranscribeOptions]) -> Transcription:
+        """Returns the text of speech. ``sound`` is a WAV or FLAC file, or the samples of one
+        channel and their rate."""
+        how: dict[str, Any] = dict(options)
+        progress = how.pop("progress", None)
+        with self._turn():
+            if self._transcriber is None:
+                self._transcriber = _native.load_transcriber(self._handle, None, self._threads)
+            made = self._transcriber.transcribe(sound_of(sound), how, progress)
+            return build(Transcription, made)
 
     def _loaded(self) -> _native.Model:
         if self._model is None:
@@ -279,6 +307,7 @@ def open(  # noqa: A001 - ferry.open() reads well
     path: Path,
     *,
     config: Path | None = None,
+    mmproj: Path | None = None,
     check_digests: bool = True,
     exact: bool = False,
     mode: Mode = "default",
@@ -289,7 +318,8 @@ def open(  # noqa: A001 - ferry.open() reads well
 ) -> Bundle:
     """Opens a bundle, or a GGUF file, which is converted in memory.
 
-    ``check_digests`` hashes every byte first. ``exact`` computes with the matrices of a GGUF file
+    ``config`` and ``mmproj`` are for a GGUF file: a config.json where its metadata are incomplete,
+    and the projector with its vision encoder. ``check_digests`` hashes every byte first. ``exact`` computes with the matrices of a GGUF file
     as f32, which :func:`ferry.verify` needs, and products of bf16 in f32. ``lookup`` guesses up to that many tokens at a time
     from earlier ones, ``draft`` with a smaller bundle of the same vocabulary: answers are the same,
     and sooner where guesses are right; a bundle needs ``all_logits`` of :func:`convert` for it.
@@ -301,6 +331,7 @@ def open(  # noqa: A001 - ferry.open() reads well
     options = {
         "path": path_of(path),
         "config": path_of(config),
+        "mmproj": path_of(mmproj),
         "check_digests": check_digests,
         "exact": exact,
         "all_logits": lookup > 0 or draft is not None,
@@ -329,6 +360,14 @@ def embed(
     """Returns vectors of texts, f32: [texts, width], or [width] for a single text. For ``options``
     see :class:`EmbedOptions`."""
     return _opened(bundle).embed(texts, **options)
+
+
+def transcribe(
+    bundle: Path | Bundle, sound: Sound, **options: Unpack[TranscribeOptions]
+) -> Transcription:
+    """Returns the text of speech. ``sound`` is a WAV or FLAC file, or the samples of one channel and
+    their rate. For ``options`` see :class:`TranscribeOptions`."""
+    return _opened(bundle).transcribe(sound, **options)
 
 
 def verify(
@@ -383,11 +422,14 @@ def _request(
     how = dict(options)
     if "stops" in how:
         how["stops"] = texts_of(how["stops"])
-    images = paths_of(how.pop("images", ()))
+    files = {
+        "images": paths_of(how.pop("images", ())),
+        "sounds": sounds_of(how.pop("sounds", ())),
+    }
     if isinstance(prompt, str):
-        return {"text": prompt, "images": images}, how
+        return {"text": prompt, **files}, how
     items = list(prompt)
     if items and isinstance(items[0], Mapping):
         chat = {"messages": items, "add_generation_prompt": True}
-        return {"chat_json": json.dumps(chat), "images": images}, how
-    return {"tokens": items, "images": images}, how
+        return {"chat_json": json.dumps(chat), **files}, how
+    return {"tokens": items, **files}, how

@@ -13,7 +13,8 @@ from ferry._results import Conversion, build
 class ConvertOptions(TypedDict, total=False):
     """Keywords of :func:`convert` and :func:`plan`; all of them may be left out.
 
-    - ``format``: "bundle", "safetensors", "hf", "pth", "bpte" or "gguf"
+    - ``format``: "bundle", "safetensors", "hf", "pth", "bpte", "gguf" or "mmproj", the projector of
+      a vision-language model
     - ``config``, ``lora``: replace the config.json; the folder of an adapter to merge
     - ``mmproj``: of a GGUF file, its projector: the vision encoder that llama.cpp keeps apart
     - ``adapters``: folders by name, of adapters that stay apart for :meth:`Bundle.with_adapter`;
@@ -25,7 +26,8 @@ class ConvertOptions(TypedDict, total=False):
     - ``hqq``: chooses scales by HQQ
     - ``calibrate_weights``: "default", or a file of text, token ids or chats that codes are chosen with
     - ``quantize_budget``: most bytes of a bundle, such as "105MB" or "4.6bpw"
-    - ``gguf_type``: for GGUF, "auto" or a type such as "q8_0", "q4_k_m" or "iq4_xs"
+    - ``gguf_type``: for GGUF, "auto" or a type such as "q8_0", "q4_k_m" or "iq4_xs"; for a
+      projector "auto", "f32", "f16", "bf16" or "q8_0"
     - ``gguf_imatrix``: for GGUF, the file of an importance matrix
     - ``max_file_bytes``: limit of each file of weights; 0: none
     - ``allow_unmapped``: globs of keys that the model may leave unused

@@ -161,6 +161,32 @@ class Generation:
 
 
 @dataclass(frozen=True)
+class Segment:
+    """A part of a transcription."""
+
+    start: float  # in seconds
+    end: float
+    text: str  # without special tokens
+    tokens: tuple[int, ...]  # with those of time
+
+
+@dataclass(frozen=True)
+class Transcription:
+    """The text of speech."""
+
+    text: str  # of all segments, without special tokens
+    segments: tuple[Segment, ...]  # without timestamps one for each window
+    tokens: tuple[int, ...]  # of all segments
+    forced_tokens: tuple[int, ...]  # those that each window begins with
+    forced: str  # the forced tokens as text
+    timestamps: bool  # whether tokens of time were generated
+    duration: float  # of the sound, in seconds
+    windows: int  # how many times the encoder ran
+    encode_seconds: float
+    decode_seconds: float
+
+
+@dataclass(frozen=True)
 class Metrics:
     """Distance between computed and expected outputs."""
 

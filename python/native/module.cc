@@ -42,6 +42,11 @@ struct TextModel {
   Generator generator;
 };
 
+struct SpeechModel {
+  Engine engine;
+  Transcriber transcriber;
+};
+
 struct VectorModel {
   Engine engine;
   Embedder embedder;
@@ -71,6 +76,21 @@ Matrix forward(TextModel& model, const std::vector<int64_t>& tokens) {
   });
   const size_t size = logits.size();
   return array_of(std::move(logits), {size});
+}
+
+SpeechModel load_transcriber(const Bundle& bundle, std::optional<uint64_t> memory, size_t threads) {
+  const Engine engine(threads);
+  return {engine, call(engine, [&] { return Transcriber::load(bundle, engine, memory); })};
+}
+
+nb::dict transcribe(SpeechModel& model, const nb::dict& sound, const nb::dict& given,
+                    nb::object progress) {
+  const Sound samples = sound_of(sound);
+  const TranscribeOptions options = transcribe_options(given);
+  Callback callback(std::move(progress));
+  return to_dict(call(model.engine, callback, [&] {
+    return model.transcriber.transcribe(samples, options, callback.progress());
+  }));
 }
 
 VectorModel load_embedder(const Bundle& bundle, std::optional<uint64_t> memory, size_t threads) {
@@ -155,6 +175,10 @@ void define_handles(nb::module_& m) {
       .def_prop_ro("position", [](const TextModel& model) { return model.generator.position(); })
       .def_prop_ro("capacity", [](const TextModel& model) { return model.generator.capacity(); });
   m.def("load_model", &load_model, "bundle"_a, "options"_a, "draft"_a.none(), "threads"_a);
+
+  nb::class_<SpeechModel>(m, "Transcriber")
+      .def("transcribe", &transcribe, "sound"_a, "options"_a, "progress"_a.none());
+  m.def("load_transcriber", &load_transcriber, "bundle"_a, "memory"_a.none(), "threads"_a);
 
   nb::class_<VectorModel>(m, "Embedder")
       .def("embed", &embed, "texts"_a, "options"_a, "progress"_a.none())

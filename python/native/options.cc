@@ -1,5 +1,6 @@
 #include "native/options.h"
 
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -63,13 +64,14 @@ class Options {
   nb::dict left_;
 };
 
-constexpr std::array<std::pair<std::string_view, OutputFormat>, 6> kFormats = {
+constexpr std::array<std::pair<std::string_view, OutputFormat>, 7> kFormats = {
     {{"bundle", OutputFormat::kBundle},
      {"safetensors", OutputFormat::kSafetensors},
      {"hf", OutputFormat::kHuggingFace},
      {"pth", OutputFormat::kPyTorch},
      {"bpte", OutputFormat::kBundledProgram},
-     {"gguf", OutputFormat::kGguf}}};
+     {"gguf", OutputFormat::kGguf},
+     {"mmproj", OutputFormat::kMmproj}}};
 constexpr std::array<std::pair<std::string_view, WeightType>, 4> kWeightTypes = {
     {{"keep", WeightType::kKeep},
      {"f32", WeightType::kF32},
@@ -121,6 +123,24 @@ LinearQuantization quantization_of(const std::string& text, const char* field) {
   return linear;
 }
 
+// Returns the values of an array. Integers are refused, because nothing says what their greatest
+// value is.
+std::vector<float> samples_of(const nb::object& given) {
+  using Doubles = nb::ndarray<const double, nb::ndim<1>, nb::device::cpu>;
+  using Floats = nb::ndarray<const float, nb::ndim<1>, nb::device::cpu>;
+  const auto read = [](const auto& array) {
+    std::vector<float> samples;
+    samples.reserve(array.shape(0));
+    for (size_t i = 0; i < array.shape(0); ++i) samples.push_back(static_cast<float>(array(i)));
+    return samples;
+  };
+  Floats floats;
+  if (nb::try_cast(given, floats, /*convert=*/false)) return read(floats);
+  Doubles doubles;
+  if (nb::try_cast(given, doubles, /*convert=*/false)) return read(doubles);
+  throw nb::type_error("samples: expected an array of one dimension, float32 or float64");
+}
+
 }  // namespace
 
 ConvertOptions convert_options(const nb::dict& given) {
@@ -169,11 +189,31 @@ ConvertOptions convert_options(const nb::dict& given) {
   return o;
 }
 
+Sound sound_of(const nb::dict& given) {
+  Sound sound;
+  nb::object samples = nb::none();
+  Options options(given);
+  options.read("path", sound.path).read("rate", sound.rate).read("samples", samples).done();
+  if (!samples.is_none()) sound.samples = samples_of(samples);
+  return sound;
+}
+
+TranscribeOptions transcribe_options(const nb::dict& given) {
+  TranscribeOptions o;
+  Options options(given);
+  options.read("language", o.language).read("task", o.task);
+  options.read("timestamps", o.timestamps).done();
+  return o;
+}
+
 Prompt prompt_of(const nb::dict& given) {
   Prompt prompt;
+  std::vector<nb::dict> sounds;
   Options options(given);
   options.read("tokens", prompt.tokens).read("text", prompt.text);
-  options.read("chat_json", prompt.chat_json).read("images", prompt.images).done();
+  options.read("chat_json", prompt.chat_json).read("images", prompt.images);
+  options.read("sounds", sounds).done();
+  for (const nb::dict& sound : sounds) prompt.sounds.push_back(sound_of(sound));
   return prompt;
 }
 
@@ -210,7 +250,7 @@ WriteOptions write_options(const nb::dict& given) {
 OpenOptions open_options(const nb::dict& given) {
   OpenOptions o;
   Options options(given);
-  options.read("path", o.path).read("config", o.config);
+  options.read("path", o.path).read("config", o.config).read("mmproj", o.mmproj);
   options.read("check_digests", o.check_digests).read("exact", o.exact);
   options.read("all_logits", o.all_logits).done();
   return o;

@@ -331,6 +331,30 @@ nb::dict to_dict(const Generation& generation) {
   return out;
 }
 
+nb::dict to_dict(const Transcription& transcription) {
+  nb::list segments;
+  for (const Segment& segment : transcription.segments) {
+    nb::dict item;
+    item["start"] = segment.start;
+    item["end"] = segment.end;
+    item["text"] = segment.text;
+    item["tokens"] = segment.tokens;
+    segments.append(item);
+  }
+  nb::dict out;
+  out["text"] = transcription.text;
+  out["segments"] = segments;
+  out["tokens"] = transcription.tokens;
+  out["forced_tokens"] = transcription.forced_tokens;
+  out["forced"] = transcription.forced;
+  out["timestamps"] = transcription.timestamps;
+  out["duration"] = transcription.duration;
+  out["windows"] = transcription.windows;
+  out["encode_seconds"] = transcription.encode_seconds;
+  out["decode_seconds"] = transcription.decode_seconds;
+  return out;
+}
+
 nb::dict to_dict(const Verification& verification) {
   nb::dict out;
   out["verdict"] = name_of(verification.verdict);

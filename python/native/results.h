@@ -16,6 +16,7 @@ nanobind::dict to_dict(const AdapterList& list);
 nanobind::dict to_dict(const Signature& signature);
 nanobind::dict to_dict(const SignatureCheck& check);
 nanobind::dict to_dict(const Generation& generation);
+nanobind::dict to_dict(const Transcription& transcription);
 nanobind::dict to_dict(const Verification& verification);
 
 }  // namespace ferry::python

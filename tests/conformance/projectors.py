@@ -2,14 +2,17 @@
 
 - The text decoder and the projector that ferry writes of a random model become the programs and weights that the checkpoint becomes,
   byte for byte, and compute what transformers computes.
-- The rows that llama.cpp makes of a picture with our projector are those of transformers.
+- The rows that llama.cpp makes of a picture with our projector are those of transformers; of a tower of CLIP those of a tower whose
+  class token is behind the patches, where llama.cpp puts it.
 
     python3 tests/conformance/projectors.py --ferry build/release/bin/ferry [--sample] [--seed N] [--only TEXT]
 """
+import contextlib
 import ctypes
 import hashlib
 import json
 import random
+import unittest.mock
 
 import common
 import make_vision_golden as golden  # it imports torch and transformers
@@ -20,6 +23,7 @@ import transformers
 from common import Wrong
 from gguf_peers import silent
 from pictures import MODELS
+from transformers.models.clip.modeling_clip import CLIPVisionEmbeddings
 
 
 def idefics3_model(r):
@@ -57,6 +61,18 @@ def plain(family, config, processor):
         tower.pop("rope_parameters", None)
         if family == "mistral3":
             config["text_config"] = golden.text_sizes(model_type="mistral", sliding_window=None, rms_norm_eps=1e-5, head_dim=12)
+    if family == "llava":
+        seen, last = tower["model_type"] == "clip_vision_model", tower["num_hidden_layers"] + 1
+        which = config["vision_feature_layer"]
+        which = sorted({layer % last for layer in (which if isinstance(which, list) else [which])})
+        strategy = "default" if seen else "full"
+        config.update(vision_feature_layer=which, vision_feature_select_strategy=strategy, multimodal_projector_bias=True,
+                      projector_hidden_act="gelu", text_config=golden.text_sizes(model_type="llama", head_dim=12))
+        processor.vision_feature_select_strategy = strategy
+        if not seen or tower["hidden_act"] == "gelu_pytorch_tanh":
+            tower["hidden_act"] = "quick_gelu" if seen else "gelu_pytorch_tanh"
+        if tower["num_attention_heads"] == 1:  # the names of these linears are swapped
+            tower["intermediate_size"] = tower["hidden_size"]
     if family.startswith("qwen"):
         tower.pop("rope_parameters", None)
         tower["temporal_patch_size"] = tower["spatial_merge_size"] = 2
@@ -184,6 +200,13 @@ def pictured(model, processor, noise):
     return made.reshape(-1, model.config.text_config.hidden_size).double().numpy()
 
 
+def class_token_behind(embeddings, pixel_values, interpolate_pos_encoding=False):
+    """The embeddings of CLIP as llama.cpp orders them: the class token is behind the patches, and has their last position."""
+    patches = embeddings.patch_embedding(pixel_values).flatten(2).transpose(1, 2)
+    rows = torch.cat([patches, embeddings.class_embedding.expand(len(patches), 1, -1)], dim=1)
+    return rows + embeddings.position_embedding(embeddings.position_ids)
+
+
 def features(promise, family, number):
     """The rows of llama.cpp are those of transformers; of Pixtral it puts [IMG_BREAK] between the rows of a picture."""
     folder, source, model = saved(promise, family, number, "features")
@@ -194,10 +217,12 @@ def features(promise, family, number):
     path.write_text(json.dumps(words))
     text, projector = files_of(folder, source)
     tower = model.config.vision_config
-    side = tower.image_size if family == "gemma3" else 4 * tower.patch_size
+    side = tower.image_size if family in ("gemma3", "llava") else 4 * tower.patch_size
     noise = numpy.random.default_rng(number).integers(0, 256, (side, side, 3), dtype=numpy.uint8)
     _, _, processor = drawn(promise, family, number)
-    theirs = pictured(model, processor, noise)
+    seen = family == "llava" and tower.model_type == "clip_vision_model"
+    with unittest.mock.patch.object(CLIPVisionEmbeddings, "forward", class_token_behind) if seen else contextlib.nullcontext():
+        theirs = pictured(model, processor, noise)
     ours = Projector(text, projector).rows(noise, theirs.shape[1])
     if family == "llava_pixtral":
         token = processor.tokenizer.convert_tokens_to_ids("[IMG_BREAK]")
@@ -211,12 +236,12 @@ def features(promise, family, number):
     # The linear of Gemma 3 is f16 there; the tables of GELU are too.
     if not worst < 1e-2:
         raise Wrong(f"off by {worst:.1e} of the largest number")
-    return f"off by {worst:.1e} of the largest number"
+    return f"off by {worst:.1e} of the largest number{', the class token behind the patches' if seen else ''}"
 
 
-PICTURED = ("gemma3", "llava_pixtral")  # tiny towers of other kinds are too small for its kernels
-FAMILIES = ("idefics3", "gemma3", "gemma4", "lfm2_vl", "llava_pixtral", "mistral3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe",
-            "qwen3_5")
+PICTURED = ("gemma3", "llava", "llava_pixtral")  # tiny towers of other kinds are too small for its kernels
+FAMILIES = ("idefics3", "gemma3", "gemma4", "lfm2_vl", "llava", "llava_pixtral", "mistral3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl",
+            "qwen3_vl_moe", "qwen3_5")
 
 
 def main():

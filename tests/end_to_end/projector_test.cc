@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
 #include <string>
+#include <tuple>
 
 #include "tests/conversion/projector_files.h"
 #include "tests/end_to_end/vision_families.h"
@@ -40,8 +42,9 @@ TEST_P(Projector, PairBecomesTheBundleOfTheCheckpoint) {
   const std::string source = projector_files::checkpoint(dir / "checkpoint", GetParam());
   const Pair pair = written(dir, source);
   const std::string family = GetParam();
-  // The most patches of a tile are those of the processor, of which a projector says nothing.
-  const bool stated = family == "lfm2_vl" || family == "gemma4";
+  // The most patches of a tile are those of the processor, of which a projector says nothing. The
+  // config of LLaVA has layers behind the features.
+  const bool stated = family == "lfm2_vl" || family == "gemma4" || family == "llava";
   const Line config = stated ? Line{"--config", source + "/config.json"} : Line();
   const Line options = {"--dtype", "f32", "--inputs", "images", "--prefill-length", "72"};
   const Outcome whole = run_ferry(Line{"convert", source, "-o", dir / "whole"} + options);
@@ -75,6 +78,61 @@ TEST_P(Projector, PairBecomesTheBundleOfTheCheckpoint) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Projector, testing::ValuesIn(projector_files::kFamilies));
+// llama.cpp's converter does not write these.
+INSTANTIATE_TEST_SUITE_P(Others, Projector, testing::Values("llava"));
+
+// Returns a copy of the checkpoint of LLaVA that `change` has edited.
+std::string changed_llava(const TempDir& dir, const std::function<void(Json&)>& change) {
+  const std::string folder = dir / "changed";
+  fs::remove_all(folder);
+  projector_files::checkpoint(folder, "llava");
+  projector_files::edit(folder + "/config.json", change);
+  return folder;
+}
+
+TEST(LlavaProjector, WhatReadersTakeOtherwiseIsRefused) {
+  const TempDir dir;
+  const std::tuple<const char*, Json, const char*> cases[] = {
+      {"vision_feature_select_strategy", "full", "keeps the class token"},
+      {"projector_hidden_act", "silu", "'projector_hidden_act' is not gelu"}};
+  for (const auto& [key, value, message] : cases) {
+    SCOPED_TRACE(key);
+    const std::string folder = changed_llava(dir, [&](Json& config) { config[key] = value; });
+    expect_refused({"convert", folder, "--to", "mmproj", "-o", dir / "p.gguf"}, 4, message);
+  }
+}
+
+// A file without the key of the layers has features from before its last one.
+TEST(LlavaProjector, FeaturesAreThoseOfTheKeyOrFromBeforeTheLastLayer) {
+  const TempDir dir;
+  const std::string source =
+      changed_llava(dir, [](Json& config) { config["vision_feature_layer"] = -1; });
+  const Pair pair = written(dir, source);
+  const auto depth = [&](const std::string& projector, const Line& more = {}) {
+    const Outcome outcome = run_ferry(Line{"convert", pair.text, "--mmproj", projector, "-o",
+                                           dir / "bundle", "--overwrite", "--dtype", "f32"} +
+                                      more);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    const Json manifest = Json::parse(read_bytes(dir / "bundle/config.json"));
+    return manifest["vision_feature_layer"];
+  };
+  EXPECT_EQ(depth(pair.projector), Json({3}));
+  std::string bytes = read_bytes(pair.projector);
+  const std::string key = "clip.vision.feature_layer";
+  const size_t at = bytes.find(key);
+  ASSERT_NE(at, std::string::npos);
+  const std::string old = dir / "old.gguf";
+  write_bytes(old, bytes.replace(at, key.size(), "general.vision_feature.ly"));
+  EXPECT_EQ(depth(old), Json({2}));
+  // A config states them for such a file alone.
+  const Line stated = {"--config", source + "/config.json"};
+  EXPECT_EQ(depth(old, stated), Json({3}));
+  projector_files::edit(source + "/config.json",
+                        [](Json& config) { config["vision_feature_layer"] = 1; });
+  EXPECT_EQ(depth(old, stated), Json({1}));
+  expect_refused(Line{"convert", pair.text, "--mmproj", pair.projector, "-o", dir / "b"} + stated,
+                 3, "features are of the layers 1 of the tower");
+}
 
 // The two files answer as transformers answers, without a bundle on a disk.
 TEST(ProjectorRun, PicturesAreAnsweredFromTheTwoFiles) {
@@ -146,7 +204,7 @@ TEST(ProjectorFile, WhatDoesNotFitIsRefused) {
   refused({gemma3, "--mmproj", pair.projector}, 2, "is for a GGUF file");
   refused({pair.projector}, 4, "general.type");
   refused({gemma3, "--mmproj", pair.projector, "--to", "gguf"}, 2, "--mmproj");
-  refused({source_of("llava"), "--to", "mmproj"}, 4, "writes no projector");
+  refused({source_of("paligemma"), "--to", "mmproj"}, 4, "writes no projector");
   refused({gemma3, "--to", "mmproj", "--outtype", "q4_0"}, 2, "projectors are");
   refused({fixture("golden/llama"), "--to", "mmproj"}, 4, "builds no vision tower");
   // A layer without one of its tensors, and a key that no reader of the kind knows.

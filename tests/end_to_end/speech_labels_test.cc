@@ -113,8 +113,7 @@ TEST(SpeechLabels, WhatDoesNotFitIsRefused) {
                  "a sound of 270 frames, the audio encoder takes 1 to 200");
   for (const Line& option :
        {Line{"--language", "en"}, Line{"--task", "translate"}, Line{"--timestamps"}}) {
-    expect_refused(Line{"transcribe", bundle, wav} + option, 2,
-                   "the model has neither --language nor --task nor --timestamps");
+    expect_refused(Line{"transcribe", bundle, wav} + option, 2, option.front() + ": ");
   }
   expect_refused({"run", bundle, "--tokens", "1,2", "--greedy"}, 4, "takes sound");
   expect_refused({"embed", bundle, "--tokens", "1,2"}, 4, "takes sound");

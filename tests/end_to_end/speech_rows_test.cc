@@ -143,7 +143,7 @@ TEST(SpeechRows, WhatDoesNotFitIsRefused) {
   expect_refused({"transcribe", bundle, sound("two_windows.wav")}, 2,
                  "becomes 60 rows, the context has 50 positions");
   expect_refused({"transcribe", bundle, wav, "--language", "english"}, 2, "two letters");
-  expect_refused({"transcribe", bundle, wav, "--timestamps"}, 2, "neither --task nor --timestamps");
+  expect_refused({"transcribe", bundle, wav, "--timestamps"}, 2, "--timestamps: ");
   expect_refused({"run", bundle, "--audio", wav, "--tokens", "1,2"}, 2, "--audio needs --prompt");
   expect_refused({"run", bundle, "--audio", wav, "--image", wav, "--prompt", "a"}, 2, "exclude");
   expect_refused({"run", bundle, "--audio", wav, "--chat", "a", "--system", "b"}, 4,
@@ -241,6 +241,11 @@ TEST(SpeechRows, OtherOutputsAreRefusedOrHaveTheTextAlone) {
     const Line more = to == "bpte" ? Line{"--reference", golden()} : Line{};
     expect_refused(Line{"convert", voxtral(), "--to", to, "-o", dir / to} + more, 4, "speech");
   }
+  const Outcome outcome = run_ferry(
+      {"convert", voxtral(), "--to", "gguf", "--outtype", "f32", "-o", dir / "text.gguf"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("it takes no sounds"), std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.err.find("images"), std::string::npos) << outcome.err;
 }
 
 }  // namespace

@@ -91,8 +91,7 @@ TEST(SpeechSamples, WhatDoesNotFitIsRefused) {
   expect_refused({"transcribe", bundle, sound("noise_flac.flac")}, 2, "a sound of 800 samples");
   for (const Line& option :
        {Line{"--language", "en"}, Line{"--task", "translate"}, Line{"--timestamps"}}) {
-    expect_refused(Line{"transcribe", bundle, wav} + option, 2,
-                   "the model has neither --language nor --task nor --timestamps");
+    expect_refused(Line{"transcribe", bundle, wav} + option, 2, option.front() + ": ");
   }
   expect_refused({"run", bundle, "--tokens", "1,2", "--greedy"}, 2,
                  "a model of speech, which needs sound");

@@ -1,5 +1,5 @@
-# Installs the build tree BUILD into DIRECTORY. Builds and runs the example of docs/library.md and stranger.cc
-# there, outside of the source tree.
+# Installs the build tree BUILD into DIRECTORY. Builds and runs the example of docs/library.md, stranger.cc
+# and listener.cc there, outside of the source tree.
 #   cmake -DSOURCE=... -DBUILD=... -DDIRECTORY=... -DCOMPILER=... -P run.cmake
 cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE ${DIRECTORY})
@@ -30,9 +30,10 @@ endfunction()
 
 extract(cmake CMakeLists.txt)
 extract(cpp example.cc)
-file(COPY ${SOURCE}/tests/library/stranger.cc DESTINATION ${DIRECTORY}/example)
+file(COPY ${SOURCE}/tests/library/stranger.cc ${SOURCE}/tests/library/listener.cc DESTINATION ${DIRECTORY}/example)
 file(APPEND ${DIRECTORY}/example/CMakeLists.txt
-     "add_executable(stranger stranger.cc)\ntarget_link_libraries(stranger PRIVATE ferry::ferry)\n")
+     "foreach(program stranger listener)\n  add_executable(\${program} \${program}.cc)\n"
+     "  target_link_libraries(\${program} PRIVATE ferry::ferry)\nendforeach()\n")
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${DIRECTORY}/prefix)
 # The document must list the installed headers. The example includes all of them, and does not compile if one
 # includes an internal header.
@@ -61,5 +62,12 @@ run(${DIRECTORY}/build/stranger ${SOURCE}/testdata/trained
     ${SOURCE}/testdata/hostile/hdf5/h5_valid.h5 ${DIRECTORY}/stranger
     ${SOURCE}/testdata/golden/llama ${SOURCE}/testdata/adapters/formal
     ${SOURCE}/testdata/source/t5 "${text}" "${answer}" ${SOURCE}/testdata/vision/qwen3_vl)
+file(MAKE_DIRECTORY ${DIRECTORY}/listener)
+file(READ ${SOURCE}/testdata/speech/whisper/transcripts.json transcripts)
+string(JSON transcript GET "${transcripts}" 0 tokens)
+file(READ ${SOURCE}/testdata/speech/voxtral/answers.json answers)
+string(JSON answer GET "${answers}" 3 tokens)
+run(${DIRECTORY}/build/listener ${SOURCE}/testdata/speech/whisper "${transcript}"
+    ${SOURCE}/testdata/speech/voxtral "${answer}" ${SOURCE}/testdata/sound/mono_16.wav ${DIRECTORY}/listener)
 run(${DIRECTORY}/prefix/bin/ferry check ${DIRECTORY}/bundle)
 file(REMOVE_RECURSE ${DIRECTORY})

@@ -303,6 +303,28 @@ ferry::Status takes_one_size(const std::string& source, const std::string& out,
   return {};
 }
 
+// The vision encoder as llama.cpp keeps it beside a GGUF file.
+ferry::Status projects(const std::string& source, const std::string& directory,
+                       const ferry::Engine& engine) {
+  ferry::ConvertOptions options;
+  options.source = source;
+  options.format = ferry::OutputFormat::kMmproj;
+  options.gguf_type = "f16";
+  ferry::WriteOptions write;
+  write.path = directory + "/mmproj.gguf";
+  FERRY_RETURN_IF_ERROR(ferry::convert(options, write, engine));
+  expect(FERRY_TRY(ferry::check(write.path, engine)).ok(), "a projector");
+  options.gguf_type = "q4_0";
+  const auto wrong = ferry::ConversionPlan::make(options, engine);
+  expect(!wrong && wrong.error().field == "gguf_type", "a type that projectors do not have");
+  ferry::OpenOptions open;
+  open.path = directory + "/text";
+  open.mmproj = write.path;
+  const auto refused = ferry::Bundle::open(open, engine);
+  expect(!refused && refused.error().field == "mmproj", "a projector beside a bundle");
+  return {};
+}
+
 ferry::Status run(char** argv) {
   const ferry::Engine engine(2);
   const std::string directory = argv[4], out = directory + "/text";
@@ -322,6 +344,7 @@ ferry::Status run(char** argv) {
   FERRY_RETURN_IF_ERROR(edits(directory + "/adapted", argv[6], engine));
   FERRY_RETURN_IF_ERROR(translates(argv[7], directory + "/source", argv[8], argv[9], engine));
   FERRY_RETURN_IF_ERROR(takes_one_size(argv[10], directory + "/pictures", engine));
+  FERRY_RETURN_IF_ERROR(projects(argv[10], directory, engine));
   return embeds(argv[2], directory + "/encoder", engine);
 }
 

@@ -360,6 +360,7 @@ std::vector<Model> models() {
                                          "glm4_moe",
                                          "glm4_moe_lite",
                                          "gpt_bigcode",
+                                         "gpt_bigcode_heads",
                                          "gpt_neo",
                                          "gpt_oss",
                                          "gpt_oss_mxfp4",

@@ -125,6 +125,8 @@ const Lie kLies[] = {
        forward(m, 1).outputs[0].shape = {1, 5};
      },
      "output 'logits'"},
+    {"positions of several tokens", [](Manifest& m) { forward(m, 0).inputs[0].name = "input_pos"; },
+     "input 'input_pos' is [1, 4], not [1] by the manifest's one position"},
     {"unfed input", [](Manifest& m) { forward(m, 1).inputs[0].name = "nothing"; },
      "comes from no earlier program"},
     {"changed between shards", [](Manifest& m) { forward(m, 0).outputs[0].dtype = DType::kF16; },

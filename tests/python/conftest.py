@@ -38,11 +38,20 @@ def encoder(tmp_path_factory) -> pathlib.Path:
     return folder / "bundle"
 
 
+@pytest.fixture(scope="session")
+def speech(tmp_path_factory) -> pathlib.Path:
+    """A bundle of a model of speech."""
+    path = tmp_path_factory.mktemp("speech") / "bundle"
+    ferry.convert(TESTDATA / "speech" / "whisper", path, dtype="f32")
+    return path
+
+
 @pytest.fixture
-def documented(tmp_path, bundle, encoder, monkeypatch) -> pathlib.Path:
+def documented(tmp_path, bundle, encoder, speech, monkeypatch) -> pathlib.Path:
     """A folder in which the examples of the documents work."""
     (tmp_path / "testdata").symlink_to(TESTDATA)
     (tmp_path / "sample.bundle").symlink_to(bundle)
     (tmp_path / "encoder.bundle").symlink_to(encoder)
+    (tmp_path / "speech.bundle").symlink_to(speech)
     monkeypatch.chdir(tmp_path)
     return tmp_path

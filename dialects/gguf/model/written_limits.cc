@@ -40,7 +40,9 @@ class Limits {
 
   std::vector<std::string> notes() const {
     std::vector<std::string> lines;
-    if (c_.multimodal) {
+    if (c_.hears_rows() && !c_.vision) {
+      lines.push_back("the file has the text model alone: it takes no sounds");
+    } else if (c_.multimodal) {
       lines.push_back(
           "the file has the text model alone: images need a projector, which --to mmproj writes "
           "of the models that llama.cpp has one for");

@@ -90,7 +90,8 @@ class ProjectorAdopter {
     for (const ProjectorKind* kind : projector_kinds()) {
       if (std::ranges::count(types, kind->type) == 0) types.push_back(kind->type);
       if (kind_ != nullptr || kind->type != *type) continue;
-      if (kind->sign.empty() || file_.has(kind->sign)) kind_ = kind;
+      const bool signed_so = kind->sign.empty() || file_.has(kind->sign);
+      if (signed_so && (kind->fits == nullptr || kind->fits(file_))) kind_ = kind;
     }
     if (kind_ != nullptr) return {};
     return file_.fields.error(
@@ -169,6 +170,7 @@ class ProjectorAdopter {
     }
     const ModelConfig own = FERRY_TRY(parsed(text_of(whole)));
     FERRY_RETURN_IF_ERROR(overlay_user_config(whole));
+    if (kind_->layers_behind) FERRY_RETURN_IF_ERROR(take_user_features(own, whole));
     text_.config = text_of(whole);
     return check_agreement(own, FERRY_TRY(parsed(text_.config)));
   }
@@ -219,18 +221,39 @@ class ProjectorAdopter {
     return {};
   }
 
+  // The user's config counts layers that the file may lack, because no feature needs them. A file
+  // that does not state its features has those that the user states.
+  Status take_user_features(const ModelConfig& own, json& whole) const {
+    const ModelConfig stated = FERRY_TRY(parsed(text_of(whole)));
+    const VisionConfig& user = *stated.vision;
+    const std::vector<int64_t>& features = own.vision->feature_layers;
+    const bool fits =
+        file_.states_features ? user.feature_layers == features : user.depth() <= file_.layers;
+    if (!fits) {
+      return bad_input(
+          fmt::format("{}: the features are of the layers {} of the tower, but {} has {}",
+                      printable(input_.user_name), fmt::join(user.feature_layers, ", "), path_,
+                      file_.states_features ? fmt::format("those of {}", fmt::join(features, ", "))
+                                            : fmt::format("{} layers", file_.layers)));
+    }
+    whole["vision_feature_layer"] = user.feature_layers;
+    whole[kTowerPart]["num_hidden_layers"] = user.depth();
+    return {};
+  }
+
   Status check_agreement(const ModelConfig& own, const ModelConfig& stated) const {
     const VisionConfig &a = *own.vision, &b = *stated.vision;
     const struct {
       const char* name;
       int64_t file, user;
-    } sizes[] = {{"hidden_size", a.hidden_size, b.hidden_size},
-                 {"intermediate_size", a.intermediate_size, b.intermediate_size},
-                 {"num_hidden_layers", a.num_layers, b.num_layers},
-                 {"num_attention_heads", a.num_heads, b.num_heads},
-                 {"image_size", a.image_size, b.image_size},
-                 {"patch_size", a.patch_size, b.patch_size},
-                 {"the factor of the connector", a.shuffle, b.shuffle}};
+    } sizes[] = {
+        {"hidden_size", a.hidden_size, b.hidden_size},
+        {"intermediate_size", a.intermediate_size, b.intermediate_size},
+        {"num_hidden_layers", kind_->layers_behind ? b.num_layers : a.num_layers, b.num_layers},
+        {"num_attention_heads", a.num_heads, b.num_heads},
+        {"image_size", a.image_size, b.image_size},
+        {"patch_size", a.patch_size, b.patch_size},
+        {"the factor of the connector", a.shuffle, b.shuffle}};
     for (const auto& size : sizes) {
       if (size.file == size.user) continue;
       return bad_input(fmt::format("{}: {} of the tower is {}, but {} has {}",

@@ -56,11 +56,11 @@ constexpr ProjectorName kClipPositions[] = {{"v.position_embd.weight", "vision.p
 constexpr ProjectorName kClipNorm[] = {{"v.post_ln.weight", "vision.norm.weight"},
                                        {"v.post_ln.bias", "vision.norm.bias"}};
 
-// Kinds with a sign come before others of the same type.
+// Kinds with a sign, and those that not every file of the type fits, come before others of it.
 constexpr std::array kProjectorKinds = {
-    &kIdefics3Projector, &kGemma3Projector,   &kInternVlProjector, &kLfm2Projector,
-    &kQwen2VlProjector,  &kQwen25VlProjector, &kQwen3VlProjector,  &kMistral3Projector,
-    &kPixtralProjector,  &kGemma4Projector};
+    &kIdefics3Projector, &kGemma3Projector,   &kInternVlProjector,     &kLfm2Projector,
+    &kQwen2VlProjector,  &kQwen25VlProjector, &kQwen3VlProjector,      &kMistral3Projector,
+    &kPixtralProjector,  &kGemma4Projector,   &kSwappedLlavaProjector, &kLlavaProjector};
 
 }  // namespace
 
@@ -152,15 +152,22 @@ Status ProjectorReading::want_activation(std::string_view stated, const char* me
                                   found.empty() ? "neither" : found, means));
 }
 
+Status check_projector_width(const ProjectorReading& file, std::string_view stated, int64_t width) {
+  if (width == file.hidden_size) return {};
+  return file.fields.bad(
+      stated,
+      fmt::format("is {}, and the hidden size of the text decoder is {}: the two files do not "
+                  "belong together",
+                  width, file.hidden_size));
+}
+
 Status read_projector_sizes(ProjectorReading& file) {
   const int64_t width = FERRY_TRY(file.size("projection_dim"));
-  if (width != file.hidden_size) {
-    return file.fields.bad(
-        "clip.vision.projection_dim",
-        fmt::format("is {}, and the hidden size of the text decoder is {}: the two files do not "
-                    "belong together",
-                    width, file.hidden_size));
-  }
+  FERRY_RETURN_IF_ERROR(check_projector_width(file, "clip.vision.projection_dim", width));
+  return read_tower_sizes(file);
+}
+
+Status read_tower_sizes(ProjectorReading& file) {
   file.vision["hidden_size"] = FERRY_TRY(file.size("embedding_length"));
   file.vision["intermediate_size"] = FERRY_TRY(file.size("feed_forward_length"));
   file.vision["num_hidden_layers"] = FERRY_TRY(file.size("block_count"));

@@ -50,6 +50,10 @@ struct ProjectorReading {
   const nlohmann::json* text = nullptr;  // the metadata of the text decoder
   int64_t hidden_size = 0;               // of the text decoder
   bool has_processor = false;            // `pixels` and `processor` will not be used
+  // Of kinds with layers behind the features: the layers in the file, and whether a key states
+  // those that are features.
+  int64_t layers = 0;
+  bool states_features = false;
   // Parts of config.json, of which `text_part` is what the metadata of the text decoder do not say;
   // the fields of the image processor and of the processor around it; special tokens that
   // tokenizer_config.json names.
@@ -99,6 +103,8 @@ struct ProjectorKind {
   std::string_view type;  // clip.projector_type
   // Files of this kind have this tensor, and those of other kinds of the type have not.
   std::string_view sign = {};
+  // Whether a file is of this kind; null: every one.
+  bool (*fits)(const ProjectorReading&) = nullptr;
   // The one counts that has the text decoder.
   std::vector<std::string_view> model_types;
   std::vector<ProjectorNames> tables;
@@ -114,6 +120,7 @@ struct ProjectorKind {
   std::vector<std::string_view> f32 = {}, f16 = {};
   // The token whose embedding readers need in the file too, and the tensor with it.
   std::string_view copied_token = {}, copied_row = {};
+  bool layers_behind = false;  // files may have layers behind those that features need
 };
 
 std::span<const ProjectorKind* const> projector_kinds();
@@ -129,11 +136,16 @@ inline constexpr std::string_view kProjectorLayer = "{i}", kProjectorPart = "{p}
 extern const ProjectorNames kLayerNorms, kSplitAttention, kPlainMlp, kGatedMlp, kPatchNames,
     kFrameNames, kPositionNames, kFinalNorm;
 
-// Reads the keys that all files have into `vision` and `pixels`: sizes, mean and deviation.
+// Reads the keys that all files have into `vision` and `pixels`: sizes, mean and deviation. Checks
+// that `projection_dim` is the width of the text decoder.
 Status read_projector_sizes(ProjectorReading& file);
+// Reads all of them but `projection_dim`.
+Status read_tower_sizes(ProjectorReading& file);
+// kBadInput, where the text decoder has another width. `stated` names what says `width`.
+Status check_projector_width(const ProjectorReading& file, std::string_view stated, int64_t width);
 
 extern const ProjectorKind kIdefics3Projector, kGemma3Projector, kInternVlProjector, kLfm2Projector,
     kQwen2VlProjector, kQwen25VlProjector, kQwen3VlProjector, kMistral3Projector, kPixtralProjector,
-    kGemma4Projector;
+    kGemma4Projector, kSwappedLlavaProjector, kLlavaProjector;
 
 }  // namespace ferry::converters

@@ -158,10 +158,12 @@ class ProjectorKeyer {
 
   Status take(size_t index) {
     const std::string& name = entry(index).name;
+    bool of_layer = false;
     for (const auto& [row, pattern] : rows_) {
       const auto numbers = pattern.match(name);
       if (!numbers) continue;
       if (!of_layers(row->gguf)) return add(*row, index, {});
+      of_layer = true;
       // A number that the tower does not have makes a key that no rule knows.
       for (const auto& [layer, number] : layers_of_row(*row, vision())) {
         if (fmt::format_int(layer).c_str() != numbers->layer) continue;
@@ -172,6 +174,7 @@ class ProjectorKeyer {
     const bool sound = std::ranges::any_of(
         kSoundTensors, [&](std::string_view start) { return name.starts_with(start); });
     const char* unused = "";
+    if (of_layer && kind_.layers_behind) unused = "layer behind the features";
     if (sound) unused = "audio: only text and images are built";
     if (!kind_.copied_row.empty() && name == kind_.copied_row) {
       unused = "a row of the embedding, which the text decoder has";
@@ -238,6 +241,8 @@ class ProjectorKeyer {
   }
 
   Status add_row(const std::string& name, size_t index) {
+    // Positions without a class token are a matrix.
+    if (!vision().class_token) return add_weight(name, index, {whole(index)}, entry(index).shape);
     Shape shape = entry(index).shape;
     while (shape.size() > 1 && shape[0] == 1) shape.erase(shape.begin());
     if (shape.empty() || shape.size() > 2) return bad(index, "expected a row, or a matrix");
