@@ -145,7 +145,8 @@ TEST(SpeechRows, WhatDoesNotFitIsRefused) {
   expect_refused({"transcribe", bundle, wav, "--language", "english"}, 2, "two letters");
   expect_refused({"transcribe", bundle, wav, "--timestamps"}, 2, "neither --task nor --timestamps");
   expect_refused({"run", bundle, "--audio", wav, "--tokens", "1,2"}, 2, "--audio needs --prompt");
-  expect_refused({"run", bundle, "--audio", wav, "--image", wav, "--prompt", "a"}, 2, "exclude");
+  expect_refused({"run", bundle, "--audio", wav, "--image", wav, "--prompt", "a"}, 2,
+                 "this bundle takes no images");
   expect_refused({"run", bundle, "--audio", wav, "--chat", "a", "--system", "b"}, 4,
                  "a system message beside sounds");
   write_bytes(dir / "chat.json", R"([{"role": "user", "content": [{"type": "audio"}]}])");
