@@ -198,10 +198,10 @@ Status add_tensors(const packer::Bundle& bundle, CheckpointInput& input) {
                 fmt::format("{}: is of style {}: only bundles of decoders become other files",
                             printable(bundle.path()), kEncoderStyle));
   }
-  input.images = bundle.manifest().find(kVisionEncoderRole) != nullptr;
+  input.inputs = inputs_of(bundle.manifest());
   const converters::ModelConfig config =
       FERRY_TRY(converters::parse_model_config(input.config, input.generation, input.config_name,
-                                               nullptr, converters::all_families(), input.images));
+                                               nullptr, converters::all_families(), input.inputs));
   BundleWeights stored(bundle, *input.source);
   const graph::StateDict weights = FERRY_TRY(stored.make());
   auto undone = converters::undo_keys(weights, config, converters::key_rules(config),
@@ -234,6 +234,11 @@ bool is_bundle(const std::string& path) {
   // A checkpoint may have a file of the manifest's name too.
   return std::ranges::none_of(kWeightFiles,
                               [&](const char* name) { return directory->contains(name); });
+}
+
+converters::Inputs inputs_of(const packer::Manifest& manifest) {
+  return {.images = packer::row_encoder(manifest, kVisionEncoderRole) != nullptr,
+          .sounds = packer::row_encoder(manifest, kAudioEncoderRole) != nullptr};
 }
 
 Result<CheckpointInput> open_bundle_input(const std::string& path, const std::string& config,

@@ -154,7 +154,7 @@ Status add_projector(CheckpointInput& input, converters::AdoptedGguf& adopted,
   }
   adopted.tensors.names.merge(made.tensors.names);
   input.source = std::move(source);
-  input.images = true;
+  input.inputs.images = true;
   std::ranges::move(made.notes, std::back_inserter(input.notes));
   if (parts.processor.empty()) {
     parts.processor.push_back({kProcessorFiles[0], {}, std::move(made.processor)});

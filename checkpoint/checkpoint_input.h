@@ -33,7 +33,7 @@ struct CheckpointInput {
   std::string directory = {};
   // How the states of an encoder become one vector, where no file beside the checkpoint says so.
   std::optional<converters::SentenceConfig> sentence = {};
-  bool images = false;             // a bundle whose programs take images
+  converters::Inputs inputs = {};  // what there are towers for, if towers are built by choice
   std::vector<std::string> notes;  // lines for the user about files that could not be carried over
 };
 
@@ -44,6 +44,9 @@ struct CheckpointInput {
 // gives. kBadInput where there is no config; kUsage for a projector without a GGUF file.
 Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std::string& config,
                                               const std::string& lora, const std::string& mmproj);
+
+// Returns what the programs of a bundle take beside text.
+converters::Inputs inputs_of(const packer::Manifest& manifest);
 
 // Whether there is a directory with a manifest at `path`.
 bool is_bundle(const std::string& path);

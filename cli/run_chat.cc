@@ -53,6 +53,7 @@ class Chat {
   Status handle(const std::string& line);
   Status command(std::string_view line);
   Status add_image(const std::string& path);
+  Status add_sound(const std::string& path);
   // Chooses another adapter. The decoder has run nothing with it yet.
   Status choose_adapter(const std::string& name);
   Result<Prompt> read_prompt();
@@ -75,10 +76,8 @@ class Chat {
   const AnswerLimits& limits_;
   Generation loaded_;
   std::vector<prompt::ChatMessage> messages_;
-  // Returns the number of images or sounds; a bundle takes one of the two.
-  size_t files() const { return prompts_.images() + prompts_.sounds(); }
-
-  size_t files_sent_ = 0;          // number of images or sounds that belong to messages_
+  // The numbers of images and sounds that belong to messages_.
+  size_t images_sent_ = 0, sounds_sent_ = 0;
   std::vector<int64_t> executed_;  // ids that the decoder has run
   std::optional<int> exit_;
 };
@@ -98,6 +97,13 @@ Status Chat::add_image(const std::string& path) {
   adapted_.decoder().restart();
   executed_.clear();
   return adapted_.decoder().set_image_rows({});
+}
+
+Status Chat::add_sound(const std::string& path) {
+  FERRY_RETURN_IF_ERROR(prompts_.add_sound(path));
+  const std::string note = prompts_.cut_note(prompts_.sounds() - 1);
+  if (!note.empty()) context_.note(note);
+  return {};
 }
 
 Status Chat::choose_adapter(const std::string& name) {
@@ -124,7 +130,7 @@ Status Chat::command(std::string_view line) {
                                "and /quit",
                                quoted(line))});
   }
-  const Status added = name == kImage ? add_image(path) : prompts_.add_sound(path);
+  const Status added = name == kImage ? add_image(path) : add_sound(path);
   return added ? added : refuse(added.error());
 }
 
@@ -135,7 +141,8 @@ Result<int64_t> Chat::keep_prefix(const Prompt& prompt) {
     adapted_.decoder().restart(std::ssize(prompt.ids));
     executed_.clear();
   }
-  if (files() > 0) FERRY_RETURN_IF_ERROR(adapted_.decoder().set_image_rows(prompt.rows));
+  if (prompts_.images() + prompts_.sounds() > 0)
+    FERRY_RETURN_IF_ERROR(adapted_.decoder().set_image_rows(prompt.rows));
   return std::ssize(executed_);
 }
 
@@ -159,7 +166,8 @@ Status Chat::answer(Prompt prompt, Generation g) {
   executed_.insert(executed_.end(), g.tokens.begin(), g.tokens.end());
   executed_.resize(static_cast<size_t>(adapted_.decoder().position()));  // the last id has not run
   messages_.push_back({"assistant", g.text});
-  files_sent_ = files();
+  images_sent_ = prompts_.images();
+  sounds_sent_ = prompts_.sounds();
   print_result(context_, g, /*with_text=*/true, options_.stats);
   if (g.stop == kStopInterrupted) exit_ = conclude(context_, g);
   return {};
@@ -177,7 +185,8 @@ Result<Prompt> Chat::read_prompt() {
 Status Chat::turn(const std::string& text) {
   Generation g = loaded_;
   g.stats.inference_start = g.clock.now();
-  messages_.push_back({"user", text, files() - files_sent_});
+  messages_.push_back(
+      {"user", text, prompts_.images() - images_sent_, prompts_.sounds() - sounds_sent_});
   Result<Prompt> prompt = read_prompt();
   if (!prompt) {
     messages_.pop_back();
@@ -201,7 +210,7 @@ Status Chat::handle(const std::string& line) {
 
 Result<int> Chat::run() {
   for (const std::string& path : options_.images) FERRY_RETURN_IF_ERROR(add_image(path));
-  for (const std::string& path : options_.sounds) FERRY_RETURN_IF_ERROR(prompts_.add_sound(path));
+  for (const std::string& path : options_.sounds) FERRY_RETURN_IF_ERROR(add_sound(path));
   LineReader input;
   while (!is_over()) {
     show_prompt();

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <ctime>
+#include <iterator>
 #include <utility>
 
 #include "cli/line_reader.h"
@@ -152,13 +154,16 @@ Result<PromptReader> PromptReader::open(const packer::Bundle& bundle, const RunO
   return reader;
 }
 
-// A bundle that takes sounds makes the tokens of all prompts as its processor does.
+// A bundle that takes sounds makes the tokens of all prompts as its processor does, or as
+// mistral-common.
 Status PromptReader::open_sounds(const RunOptions& options) {
   if (options.sounds.empty() && (!prompt::SoundRows::is_in(bundle_) || !options.tokens.empty())) {
     return {};
   }
   hearing_ = FERRY_TRY(prompt::SoundRows::open(bundle_));
-  return {};
+  if (hearing_->has_prompts()) return {};
+  if (!input_) input_ = FERRY_TRY(prompt::ImageInput::open(bundle_));
+  return prompt::check_sound_placeholder(bundle_, input_->prompts());
 }
 
 Status PromptReader::open_tokenizer(const RunOptions& options) {
@@ -180,7 +185,7 @@ Status PromptReader::open_tokenizer(const RunOptions& options) {
 
 text::Tokenizer* PromptReader::tokenizer() {
   if (input_) return &input_->prompts().tokenizer();
-  if (hearing_) return &hearing_->prompts().tokenizer();
+  if (has_sound_prompts()) return &hearing_->prompts().tokenizer();
   return tokenizer_ ? &*tokenizer_ : nullptr;
 }
 
@@ -194,6 +199,14 @@ Status PromptReader::add_sound(const std::string& path) {
   if (!hearing_->has_encoder()) FERRY_RETURN_IF_ERROR(hearing_->load_encoder(*pool_, method_));
   sounds_.push_back(FERRY_TRY(hearing_->encode(path)));
   return {};
+}
+
+std::string PromptReader::cut_note(size_t sound) const {
+  const prompt::EncodedSound& one = sounds_[sound];
+  if (one.heard == one.seconds) return "";
+  return fmt::format(
+      "the feature extractor takes the first {:.0f} of the {:.1f} seconds of sound {}", one.heard,
+      one.seconds, sound + 1);
 }
 
 Result<Prompt> PromptReader::with_sounds(prompt::SoundTokens tokens,
@@ -215,7 +228,7 @@ Result<bool> PromptReader::add_image(const std::string& path) { return input_->a
 Result<Prompt> PromptReader::with_rows(prompt::ExpandedPrompt expanded,
                                        const std::string& where) const {
   Prompt prompt;
-  prompt.rows = prompt::rows_of(expanded, images_);
+  prompt.rows = prompt::rows_of(expanded, images_, sounds_);
   prompt.ids = std::move(expanded.ids);
   return expect_tokens(std::move(prompt), where);
 }
@@ -229,20 +242,23 @@ Result<Prompt> PromptReader::encode(std::string_view text, bool add_special,
 }
 
 Result<Prompt> PromptReader::plain(const std::string& text, const std::string& where) {
-  if (hearing_) {
-    const std::vector<int64_t> rows = prompt::row_counts(sounds_);
+  const std::vector<int64_t> rows = prompt::row_counts(sounds_);
+  if (has_sound_prompts()) {
     return with_sounds(FERRY_TRY(hearing_->prompts().plain(text, rows, where)), where);
   }
   if (!input_) return encode(text, /*add_special=*/true, where);
   const auto layouts = prompt::layouts_of(images_);
-  return with_rows(FERRY_TRY(input_->prompts().plain(text, where, layouts)), where);
+  return with_rows(FERRY_TRY(input_->prompts().plain(text, where, layouts, rows)), where);
 }
 
 Result<Prompt> PromptReader::chat(std::string_view chat, const std::string& where) {
-  if (hearing_) return heard(FERRY_TRY(prompt::sound_messages(chat, where)), where);
+  if (has_sound_prompts()) {
+    return heard(FERRY_TRY(prompt::sound_messages(chat, where)), where);
+  }
   if (input_) {
     const auto layouts = prompt::layouts_of(images_);
-    return with_rows(FERRY_TRY(input_->prompts().chat(chat, where, time_, layouts)), where);
+    const std::vector<int64_t> rows = prompt::row_counts(sounds_);
+    return with_rows(FERRY_TRY(input_->prompts().chat(chat, where, time_, layouts, rows)), where);
   }
   FERRY_RETURN_IF_ERROR(expect_text(chat, where));
   return encode(FERRY_TRY(template_->render(chat, where, time_)), /*add_special=*/false, where);
@@ -250,7 +266,7 @@ Result<Prompt> PromptReader::chat(std::string_view chat, const std::string& wher
 
 Result<Prompt> PromptReader::messages(std::span<const prompt::ChatMessage> messages,
                                       const std::string& where) {
-  if (hearing_) return heard(prompt::sound_messages(messages), where);
+  if (has_sound_prompts()) return heard(prompt::sound_messages(messages), where);
   return chat(input_ ? input_->prompts().chat_of(messages) : chat_of(messages), where);
 }
 
@@ -287,7 +303,7 @@ Result<Prompt> PromptReader::one_message(const std::string& system, const std::s
                                          const std::string& where) {
   std::vector<prompt::ChatMessage> chat;
   if (!system.empty()) chat.push_back({"system", system});
-  chat.push_back({"user", text, hearing_ ? sounds_.size() : images_.size()});
+  chat.push_back({"user", text, images_.size(), sounds_.size()});
   return messages(chat, where);
 }
 

@@ -64,6 +64,8 @@ class PromptReader {
   // Adds the next sound. Its rows live as long as the reader.
   Status add_sound(const std::string& path);
   size_t sounds() const { return sounds_.size(); }
+  // Says what is left out of a sound that the feature extractor cuts; empty if nothing is.
+  std::string cut_note(size_t sound) const;
 
   // Makes the prompt of --tokens, --prompt, --messages, or --system and --chat, with --image.
   Result<Prompt> read(const RunOptions& options);
@@ -78,6 +80,8 @@ class PromptReader {
   PromptReader(packer::Bundle bundle, ThreadPool& pool, const runner::MethodOptions& method);
   Status open_tokenizer(const RunOptions& options);
   Status open_sounds(const RunOptions& options);
+  // Whether prompts are those of mistral-common.
+  bool has_sound_prompts() const { return hearing_ && hearing_->has_prompts(); }
   Result<Prompt> with_sounds(prompt::SoundTokens tokens, const std::string& where) const;
   Result<Prompt> heard(std::span<const prompt::SoundMessage> messages, const std::string& where);
   Result<Prompt> one_message(const std::string& system, const std::string& text,
@@ -95,8 +99,8 @@ class PromptReader {
   runner::MethodOptions method_;
   bool pan_and_scan_ = false;
   text::chat::TimeText time_;  // the time of opening, in all turns of a chat
-  // `input_` is set for a bundle that takes images, `hearing_` for one that takes sounds; else
-  // `tokenizer_` and `template_` are.
+  // `input_` is set for a bundle that takes images, or sounds of its processor; `hearing_` for one
+  // that takes sounds; else `tokenizer_` and `template_` are.
   std::optional<prompt::ImageInput> input_;
   std::optional<prompt::SoundRows> hearing_;
   std::optional<text::Tokenizer> tokenizer_;

@@ -177,7 +177,7 @@ std::string sound_json(const PreprocessLine& o, const prompt::PreprocessedSound&
   json.key("tensors").begin_array();
   add_tensor(json, sound.tensor, "f32", sound.shape);
   if (!sound.mask.empty()) {
-    add_tensor(json, std::string(kAttentionMaskPort), "bool", sound.mask);
+    add_tensor(json, sound.mask_name, "bool", sound.mask);
   }
   return json.end_array().end_object().take();
 }

@@ -147,9 +147,6 @@ Status check_prompt(const RunOptions& o) {
   if (!o.sounds.empty() && (!o.tokens.empty() || !o.prompts.empty())) {
     return fail(ErrorCode::kUsage, "--audio needs --prompt, --chat, --messages or --interactive");
   }
-  if (!o.sounds.empty() && !o.images.empty()) {
-    return fail(ErrorCode::kUsage, "--audio and --image exclude each other");
-  }
   if (o.tokens.empty()) return {};
   const auto ids = parse_numbers("--tokens", o.tokens, kTokensExpected);
   return ids ? Status() : Failure(ids.error());
@@ -242,6 +239,10 @@ Result<int> answer_one(Context& context, const RunOptions& options,
                        runner::Decoder& decoder, const AnswerLimits& limits, Generation g) {
   g.stats.inference_start = g.stats.load_end;
   Prompt prompt = FERRY_TRY(prompts.read(options));
+  for (size_t i = 0; i < prompts.sounds(); ++i) {
+    const std::string note = prompts.cut_note(i);
+    if (!note.empty()) context.note(note);
+  }
   if (!prompt.rows.empty()) {
     // The tokens say nothing about the pixels.
     if (!options.save_state.empty() || !options.load_state.empty()) {
@@ -367,7 +368,7 @@ void add_run(CommandLine& line) {
               "else they come first. With --interactive those of the first message")
       .option("--audio", o->sounds,
               "Sound files, WAV or FLAC, before the text of the prompt, for a language model that "
-              "hears (Voxtral). With --interactive those of the first message")
+              "hears (Voxtral, Gemma 4). With --interactive those of the first message")
       .flag("--pan-and-scan", o->pan_and_scan,
             "Gemma 3: parts of a long image too, as the processor's do_pan_and_scan")
       .option("--tokens", o->tokens, "Prompt as token ids: 1,2,3")

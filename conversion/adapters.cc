@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkpoint/adapter_input.h"
+#include "checkpoint/checkpoint_input.h"
 #include "converters/lora/adapter_tensors.h"
 #include "converters/lora/factors.h"
 #include "core/checked.h"
@@ -43,7 +44,7 @@ Result<converters::ModelConfig> config_of(const packer::Bundle& bundle) {
                                      : std::string();
   converters::ModelConfig config = FERRY_TRY(converters::parse_model_config(
       text, generation, bundle.path() + "/" + kConfig, nullptr, converters::all_families(),
-      bundle.manifest().find(kVisionEncoderRole) != nullptr));
+      checkpoint::inputs_of(bundle.manifest())));
   config.is_encoder = bundle.manifest().program_style == kEncoderStyle;
   return config;
 }

@@ -76,7 +76,7 @@ std::optional<DType> dtype_of(graph::WeightDType dtype) {
 
 Result<Export> plan_export(const ExportOptions& options, ThreadPool& pool) {
   plan::ConvertOptions convert = options.convert;
-  if (options.format == ExportFormat::kMmproj) convert.images = true;
+  if (options.format == ExportFormat::kMmproj) convert.inputs = converters::Inputs{.images = true};
   checkpoint::CheckpointInput input =
       checkpoint::is_bundle(convert.source)
           ? FERRY_TRY(checkpoint::open_bundle_input(convert.source, convert.config, pool))

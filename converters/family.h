@@ -117,6 +117,8 @@ struct VisionType {
   // Reads the audio encoder, whose output becomes rows of the text decoder; nullptr where the model
   // takes no sound.
   Status (*read_sound)(const JsonFields& outer, ModelConfig& config) = nullptr;
+  // Reads what is said of the placeholders of all kinds; may be null.
+  Status (*read_rows)(const JsonFields& outer, ModelConfig& config) = nullptr;
   // Defaults of the text part beside those of its own class, as a JSON object.
   std::string_view text_defaults = "{}";
   // The towers that vision_config may name, the default first; in place of vision_defaults.
@@ -126,8 +128,8 @@ struct VisionType {
   bool patch_lists = false;
   bool reads_all = false;            // `read` reads all of the tower
   std::vector<KeyNames> names = {};  // other names of keys of the outer config
-  // The tower is built only where images are asked for. Otherwise the FamilySpec whose wrapper has
-  // this name serves the text part alone.
+  // Each tower is built only where images or sounds are asked for. Without both the FamilySpec
+  // whose wrapper has this name serves the text part alone.
   bool by_choice = false;
   // As in WrapperType: the outer config describes the text decoder where it has no `text_key`, and
   // tie_word_embeddings ties in the text part too.

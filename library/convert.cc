@@ -122,7 +122,9 @@ plan::OptionTexts texts_of(const ConvertOptions& o) {
   add("max-file-size", o.max_file_bytes != 0, std::to_string(o.max_file_bytes));
   for (const std::string& glob : o.allow_unmapped) add("allow-unmapped", true, glob);
   constexpr const char* kPrograms[] = {"", "stateful", "static", "encoder"};
-  add("inputs", o.images.has_value(), o.images.value_or(false) ? "images" : "text");
+  const bool images = o.images.value_or(false), sounds = o.sounds.value_or(false);
+  add("inputs", o.images || o.sounds,
+      images ? (sounds ? "images,sounds" : "images") : (sounds ? "sounds" : "text"));
   add("program", o.program != ProgramKind::kAuto, kPrograms[static_cast<int>(o.program)]);
   number("max-patches", o.max_patches);
   if (o.image_size) {

@@ -42,14 +42,16 @@ struct Generator::Impl {
 
   Status open_text();
   Status open_source();
+  // Whether prompts are those of mistral-common, else those of the processor in `input`.
+  bool has_sound_prompts() const { return hearing && hearing->has_prompts(); }
   text::Tokenizer* tokenizer() {
     if (input) return &input->prompts().tokenizer();
-    if (hearing) return &hearing->prompts().tokenizer();
+    if (has_sound_prompts()) return &hearing->prompts().tokenizer();
     return own_tokenizer ? &*own_tokenizer : nullptr;
   }
   Result<std::vector<int64_t>> encode(std::string_view text, bool add_special, const char* field);
   Result<std::vector<int64_t>> text_tokens(const Prompt& prompt);
-  Result<prompt::ExpandedPrompt> image_tokens(const Prompt& prompt, ThreadPool& pool);
+  Result<prompt::ExpandedPrompt> processor_tokens(const Prompt& prompt, ThreadPool& pool);
   Result<prompt::SoundTokens> sound_tokens(const Prompt& prompt, ThreadPool& pool);
   Status encode_sounds(const Prompt& prompt, ThreadPool& pool);
   // Returns the tokens of a prompt that is no tokens, and its rows.
@@ -119,15 +121,13 @@ Status refuse_sounds(const Prompt& prompt) {
   return {};
 }
 
-// Returns messages whose `images` are the images, or the sounds.
-Result<std::vector<prompt::ChatMessage>> chat_messages(std::span<const Message> messages,
-                                                       size_t Message::*files) {
+Result<std::vector<prompt::ChatMessage>> chat_messages(std::span<const Message> messages) {
   std::vector<prompt::ChatMessage> out;
   for (const Message& message : messages) {
     if (!utf8::is_valid(message.role) || !utf8::is_valid(message.text)) {
       return wrong("messages", "must be UTF-8");
     }
-    out.push_back({message.role, message.text, message.*files});
+    out.push_back({message.role, message.text, message.images, message.sounds});
   }
   return out;
 }
@@ -226,12 +226,13 @@ class Answer {
 }  // namespace
 
 Status Generator::Impl::open_text() {
+  const bool hears = prompt::SoundRows::is_in(bundle);
   if (prompt::has_processor(bundle)) {
     input = FERRY_TRY(prompt::ImageInput::open(bundle));
-    return {};
+    return hears ? prompt::check_sound_placeholder(bundle, input->prompts()) : Status();
   }
-  if (prompt::SoundRows::is_in(bundle)) {
-    if (prompt::SoundRows::has_prompts(bundle)) {
+  if (hears) {
+    if (prompt::SoundRows::has_prompt_file(bundle)) {
       hearing = FERRY_TRY(prompt::SoundRows::open(bundle));
     }
     return {};
@@ -275,9 +276,10 @@ Result<std::vector<int64_t>> Generator::Impl::text_tokens(const Prompt& prompt) 
                 /*add_special=*/false, is_json ? "chat_json" : "messages");
 }
 
-Result<prompt::ExpandedPrompt> Generator::Impl::image_tokens(const Prompt& prompt,
-                                                             ThreadPool& pool) {
-  FERRY_RETURN_IF_ERROR(refuse_sounds(prompt));
+Result<prompt::ExpandedPrompt> Generator::Impl::processor_tokens(const Prompt& prompt,
+                                                                 ThreadPool& pool) {
+  const bool hears = prompt::SoundRows::is_in(bundle);
+  FERRY_RETURN_IF_ERROR(hears ? encode_sounds(prompt, pool) : refuse_sounds(prompt));
   if (!prompt.images.empty() && !input->has_encoder()) {
     FERRY_RETURN_IF_ERROR(input->load_encoder(pool, method));
   }
@@ -285,15 +287,18 @@ Result<prompt::ExpandedPrompt> Generator::Impl::image_tokens(const Prompt& promp
   if (!prompt.images.empty()) encoded = FERRY_TRY(input->encode(prompt.images));
   images = std::move(encoded);
   const std::vector<prompt::ImageLayout> layouts = prompt::layouts_of(images);
-  if (!prompt.text.empty()) return input->prompts().plain(prompt.text, "text", layouts);
+  const std::vector<int64_t> rows = prompt::row_counts(sounds);
+  if (!prompt.text.empty()) return input->prompts().plain(prompt.text, "text", layouts, rows);
   std::string chat = prompt.chat_json;
   if (chat.empty()) {
-    chat = input->prompts().chat_of(FERRY_TRY(chat_messages(prompt.messages, &Message::images)));
+    chat = input->prompts().chat_of(FERRY_TRY(chat_messages(prompt.messages)));
   }
-  return input->prompts().chat(chat, "chat", text::chat::local_time(), layouts);
+  return input->prompts().chat(chat, "chat", text::chat::local_time(), layouts, rows);
 }
 
 Status Generator::Impl::encode_sounds(const Prompt& prompt, ThreadPool& pool) {
+  // Without the file of its prompts a bundle with those of mistral-common says so here.
+  if (!hearing) hearing = FERRY_TRY(prompt::SoundRows::open(bundle));
   if (!prompt.sounds.empty() && !hearing->has_encoder()) {
     FERRY_RETURN_IF_ERROR(hearing->load_encoder(pool, method));
   }
@@ -315,24 +320,20 @@ Result<prompt::SoundTokens> Generator::Impl::sound_tokens(const Prompt& prompt, 
     const auto messages = FERRY_TRY(prompt::sound_messages(prompt.chat_json, "chat_json"));
     return hearing->prompts().chat(messages, rows, "chat_json");
   }
-  const auto messages =
-      prompt::sound_messages(FERRY_TRY(chat_messages(prompt.messages, &Message::sounds)));
+  const auto messages = prompt::sound_messages(FERRY_TRY(chat_messages(prompt.messages)));
   return hearing->prompts().chat(messages, rows, "messages");
 }
 
 Result<std::vector<int64_t>> Generator::Impl::tokens_of(const Prompt& prompt, ThreadPool& pool,
                                                         std::vector<runner::EmbeddingRows>& rows) {
-  const bool hears = prompt::SoundRows::is_in(bundle);
-  if (!hears && !input) return text_tokens(prompt);
+  if (!input && !prompt::SoundRows::is_in(bundle)) return text_tokens(prompt);
   if (has_rows) begin();  // ends the decoder's views of images and sounds
   FERRY_RETURN_IF_ERROR(decoder->set_image_rows({}));
-  if (!hears) {
-    prompt::ExpandedPrompt expanded = FERRY_TRY(image_tokens(prompt, pool));
-    rows = prompt::rows_of(expanded, images);
+  if (input) {
+    prompt::ExpandedPrompt expanded = FERRY_TRY(processor_tokens(prompt, pool));
+    rows = prompt::rows_of(expanded, images, sounds);
     return std::move(expanded.ids);
   }
-  // Without the file of its prompts this says so.
-  if (!hearing) hearing = FERRY_TRY(prompt::SoundRows::open(bundle));
   prompt::SoundTokens tokens = FERRY_TRY(sound_tokens(prompt, pool));
   rows = prompt::rows_of(tokens, sounds);
   return std::move(tokens.ids);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -19,6 +21,7 @@ constexpr int64_t kMostWindow = 4096, kMostMels = 1024, kMostChunk = 60, kMostFr
 // A transform takes time in proportion to the prime factors of its length.
 constexpr int64_t kMostFactor = 61;
 constexpr double kMostPreemphasis = 1000.0;
+constexpr double kMostScale = 1e6, kMostMilliseconds = 1000.0, kMostHz = 1e6;
 
 int64_t largest_prime_factor(int64_t number) {
   int64_t largest = 1;
@@ -55,6 +58,38 @@ class ExtractorFields {
           fmt::format("{}: '{}' is not a number from -{} to {}", where_, name, most, most));
     }
     out = found->get<double>();
+    return {};
+  }
+  // A null and an absent number leave `out` as it is.
+  Status real(const char* name, double least, double most, double& out) const {
+    const auto found = object_.find(name);
+    if (found == object_.end() || found->is_null()) return {};
+    if (!found->is_number() || !(*found >= least && *found <= most)) {
+      return bad_input(
+          fmt::format("{}: '{}' is not a number from {} to {}", where_, name, least, most));
+    }
+    out = found->get<double>();
+    return {};
+  }
+  // Reads a list of `count` numbers, no zero among them unless zeros are allowed; null is none. The
+  // reference saves the list in lists of one item.
+  Status reals(const char* name, int64_t count, bool zeros, std::vector<double>& out) const {
+    const auto stated = object_.find(name);
+    if (stated == object_.end() || stated->is_null()) return {};
+    const json* found = &*stated;
+    while (found->is_array() && found->size() == 1 && found->front().is_array()) {
+      found = &found->front();
+    }
+    const auto fits = [&](const json& item) {
+      return item.is_number() && std::fabs(item.get<double>()) <= kMostScale &&
+             (zeros || item.get<double>() != 0.0);
+    };
+    const bool list = found->is_array() && static_cast<int64_t>(found->size()) == count;
+    if (!list || !std::ranges::all_of(*found, fits)) {
+      return bad_input(fmt::format("{}: '{}' is not a list of {} numbers from -{} to {}{}", where_,
+                                   name, count, kMostScale, kMostScale, zeros ? "" : ", none 0"));
+    }
+    for (const json& item : *found) out.push_back(item.get<double>());
     return {};
   }
   Status flag(const char* name, bool& out) const {
@@ -127,6 +162,47 @@ Result<NormalizedMelSettings> read_normalized_mel(const ExtractorFields& fields)
   return s;
 }
 
+// Reads a length in milliseconds as samples, rounded as the reference rounds.
+Status read_milliseconds(const ExtractorFields& fields, const char* name, int64_t rate,
+                         int64_t least, int64_t& samples) {
+  double length = 1000.0 * static_cast<double>(samples) / static_cast<double>(rate);
+  FERRY_RETURN_IF_ERROR(fields.real(name, 0.0, kMostMilliseconds, length));
+  samples = std::llrint(static_cast<double>(rate) * length / 1000.0);
+  if (samples >= least && samples <= kMostWindow) return {};
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("{}: '{}' is of {} samples, not of {} to {}: not supported",
+                          fields.where(), name, samples, least, kMostWindow));
+}
+
+// The reference computes frame_length, hop_length and fft_length, whatever the file says of them.
+Result<UsmMelSettings> read_usm_mel(const ExtractorFields& fields) {
+  UsmMelSettings s;
+  FERRY_RETURN_IF_ERROR(fields.number("feature_size", 1, kMostMels, s.mel_bins));
+  FERRY_RETURN_IF_ERROR(fields.number("sampling_rate", 16000, 16000, s.rate));
+  FERRY_RETURN_IF_ERROR(read_milliseconds(fields, "frame_length_ms", s.rate, 2, s.frame));
+  FERRY_RETURN_IF_ERROR(read_milliseconds(fields, "hop_length_ms", s.rate, 1, s.hop));
+  FERRY_RETURN_IF_ERROR(fields.real("min_frequency", 0.0, kMostHz, s.least_hz));
+  FERRY_RETURN_IF_ERROR(fields.real("max_frequency", 0.0, kMostHz, s.most_hz));
+  FERRY_RETURN_IF_ERROR(
+      fields.real("preemphasis", -kMostPreemphasis, kMostPreemphasis, s.preemphasis));
+  FERRY_RETURN_IF_ERROR(fields.flag("preemphasis_htk_flavor", s.htk_preemphasis));
+  FERRY_RETURN_IF_ERROR(fields.real("input_scale_factor", -kMostScale, kMostScale, s.scale));
+  FERRY_RETURN_IF_ERROR(fields.real("mel_floor", 1e-30, kMostScale, s.floor));
+  FERRY_RETURN_IF_ERROR(fields.reals("per_bin_mean", s.mel_bins, /*zeros=*/true, s.means));
+  FERRY_RETURN_IF_ERROR(fields.reals("per_bin_stddev", s.mel_bins, /*zeros=*/false, s.deviations));
+  bool overdrive = false;
+  FERRY_RETURN_IF_ERROR(fields.flag("fft_overdrive", overdrive));
+  FERRY_RETURN_IF_ERROR(fields.fixed("dither", 0.0));
+  FERRY_RETURN_IF_ERROR(fields.fixed("padding_value", 0.0));
+  FERRY_RETURN_IF_ERROR(fields.fixed("padding_side", "right"));
+  s.preemphasis = std::max(s.preemphasis, 0.0);  // the reference takes less for none
+  s.window = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(s.frame)));
+  if (overdrive) s.window *= 2;
+  if (s.least_hz < s.most_hz) return s;
+  return bad_input(fmt::format("{}: 'max_frequency' is {}, not more than 'min_frequency' {}",
+                               fields.where(), s.most_hz, s.least_hz));
+}
+
 Result<WaveformSettings> read_waveform(const ExtractorFields& fields) {
   WaveformSettings s;
   FERRY_RETURN_IF_ERROR(fields.fixed("feature_size", 1));
@@ -172,9 +248,12 @@ Result<SoundSettings> read_extractor(const json& object, const std::string& wher
   if (*type == "ParakeetFeatureExtractor") {
     return SoundSettings(FERRY_TRY(read_normalized_mel(fields)));
   }
+  if (*type == "Gemma4AudioFeatureExtractor") {
+    return SoundSettings(FERRY_TRY(read_usm_mel(fields)));
+  }
   return fail(ErrorCode::kUnsupported,
-              fmt::format("{}: '{}' is none of WhisperFeatureExtractor, Wav2Vec2FeatureExtractor "
-                          "and ParakeetFeatureExtractor: not supported",
+              fmt::format("{}: '{}' is none of WhisperFeatureExtractor, Wav2Vec2FeatureExtractor, "
+                          "ParakeetFeatureExtractor and Gemma4AudioFeatureExtractor: not supported",
                           where, kType));
 }
 

@@ -9,11 +9,13 @@
 #include "core/result.h"
 #include "media/log_mel.h"
 #include "media/normalized_mel.h"
+#include "media/usm_mel.h"
 #include "media/waveform.h"
 
 namespace ferry::media {
 
-using SoundSettings = std::variant<LogMelSettings, WaveformSettings, NormalizedMelSettings>;
+using SoundSettings =
+    std::variant<LogMelSettings, WaveformSettings, NormalizedMelSettings, UsmMelSettings>;
 
 // Returns the sampling rate of the model, in Hz.
 int64_t rate_of(const SoundSettings& settings);

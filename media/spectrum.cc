@@ -66,33 +66,59 @@ void Transform::step(const double* in, int64_t stride, Complex* out, int64_t cou
   }
 }
 
-std::vector<MelFilter> mel_filters(int64_t mel_bins, int64_t window, int64_t rate, bool in_f32) {
+namespace {
+
+// The frequencies in Hz where the triangles of filters begin, have their tips and end.
+using Edges = std::vector<double>;
+
+// Calls weigh(m, weight of the triangle) for every frequency of each filter.
+template <class Weigh>
+std::vector<MelFilter> triangles(const Edges& edges, int64_t window, int64_t rate, Weigh weigh) {
   const int64_t bins = 1 + window / 2;
-  const double top = mel_of(kGreatestHz);
-  std::vector<double> edges;
-  for (int64_t i = 0; i < mel_bins + 2; ++i) {
-    edges.push_back(hz_of(top / static_cast<double>(mel_bins + 1) * static_cast<double>(i)));
-  }
-  edges.back() = hz_of(top);
   const double spacing = static_cast<double>(rate / 2) / static_cast<double>(bins - 1);  // Hz
   std::vector<MelFilter> filters;
   for (size_t m = 0; m + 2 < edges.size(); ++m) {
     MelFilter& filter = filters.emplace_back();
-    const double scale = 2.0 / (edges[m + 2] - edges[m]);
     for (int64_t bin = 0; bin < bins; ++bin) {
       const double hz = spacing * static_cast<double>(bin);
       const double up = (hz - edges[m]) / (edges[m + 1] - edges[m]);
       const double down = (edges[m + 2] - hz) / (edges[m + 2] - edges[m + 1]);
-      double weight = std::max(0.0, std::min(down, up));
-      if (in_f32) weight = static_cast<double>(static_cast<float>(weight));
-      weight *= scale;
-      if (in_f32) weight = static_cast<double>(static_cast<float>(weight));
+      const double weight = weigh(m, std::max(0.0, std::min(down, up)));
       if (weight == 0.0) continue;
       if (filter.weights.empty()) filter.first = static_cast<size_t>(bin);
       filter.weights.push_back(weight);
     }
   }
   return filters;
+}
+
+}  // namespace
+
+std::vector<MelFilter> mel_filters(int64_t mel_bins, int64_t window, int64_t rate, bool in_f32) {
+  const double top = mel_of(kGreatestHz);
+  Edges edges;
+  for (int64_t i = 0; i < mel_bins + 2; ++i) {
+    edges.push_back(hz_of(top / static_cast<double>(mel_bins + 1) * static_cast<double>(i)));
+  }
+  edges.back() = hz_of(top);
+  return triangles(edges, window, rate, [&](size_t m, double weight) {
+    if (in_f32) weight = static_cast<double>(static_cast<float>(weight));
+    weight *= 2.0 / (edges[m + 2] - edges[m]);
+    return in_f32 ? static_cast<double>(static_cast<float>(weight)) : weight;
+  });
+}
+
+std::vector<MelFilter> htk_mel_filters(int64_t mel_bins, int64_t window, int64_t rate, double least,
+                                       double most) {
+  const auto mel = [](double hz) { return 2595.0 * std::log10(1.0 + hz / 700.0); };
+  const double bottom = mel(least), top = mel(most);
+  const double step = (top - bottom) / static_cast<double>(mel_bins + 1);
+  Edges edges;
+  for (int64_t i = 0; i < mel_bins + 2; ++i) {
+    const double at = i == mel_bins + 1 ? top : bottom + static_cast<double>(i) * step;
+    edges.push_back(700.0 * (std::pow(10.0, at / 2595.0) - 1.0));
+  }
+  return triangles(edges, window, rate, [](size_t, double weight) { return weight; });
 }
 
 }  // namespace ferry::media

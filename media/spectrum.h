@@ -39,4 +39,9 @@ struct MelFilter {
 std::vector<MelFilter> mel_filters(int64_t mel_bins, int64_t window, int64_t rate,
                                    bool in_f32 = false);
 
+// Returns triangular filters on the scale of HTK from `least` to `most` Hz, each with a height
+// of 1.
+std::vector<MelFilter> htk_mel_filters(int64_t mel_bins, int64_t window, int64_t rate, double least,
+                                       double most);
+
 }  // namespace ferry::media

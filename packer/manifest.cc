@@ -200,6 +200,7 @@ static void describe_model(Archive& a, Manifest& m) {
   if (a.since(14)) a.optional_count("decoder_start_id", m.decoder_start_id);
   if (a.since(15)) a.optional_object("patch_list", m.patch_list);
   if (a.since(17)) a.optional_count("audio_token_id", m.audio_token_id);
+  if (a.since(18)) a.optional_count("audio_row_frames", m.audio_row_frames);
   if (a.since(3)) a.count("parts_in_program", m.parts_in_program);
 }
 

@@ -21,18 +21,19 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 // A part of a bundle (BundlePlan::write_part()) has this file instead of a manifest. The file
 // records the contents of the part.
 inline constexpr std::string_view kPartName = "part.journal";
-// The versions that this program writes: that of rows of sound, that of rows that state their
-// places, that of encoder-decoders, that of prompts whose tokens attend to later ones, that of
-// vision encoders for images of any shape, that of classifiers, that of bundles whose components
-// share one program, that of bundles that take adapters, and that of all others. It reads those
-// from kOldestManifestVersion to kManifestVersion. manifest.cc states the version of each member
-// that was added later.
+// The versions that this program writes: that of sounds of any number of frames, that of rows of
+// sound, that of rows that state their places, that of encoder-decoders, that of prompts whose
+// tokens attend to later ones, that of vision encoders for images of any shape, that of
+// classifiers, that of bundles whose components share one program, that of bundles that take
+// adapters, and that of all others. It reads those from kOldestManifestVersion to kManifestVersion.
+// manifest.cc states the version of each member that was added later.
 inline constexpr int64_t kTwoWayPromptsManifestVersion = 12;
 inline constexpr int64_t kImageTilesManifestVersion = 13;
 inline constexpr int64_t kSourceManifestVersion = 14;
 inline constexpr int64_t kPlacedRowsManifestVersion = 15;
 inline constexpr int64_t kSoundRowsManifestVersion = 17;
-inline constexpr int64_t kManifestVersion = kSoundRowsManifestVersion;
+inline constexpr int64_t kSoundFramesManifestVersion = 18;
+inline constexpr int64_t kManifestVersion = kSoundFramesManifestVersion;
 inline constexpr int64_t kImageGridManifestVersion = 11;
 inline constexpr int64_t kClassifierManifestVersion = 10;
 inline constexpr int64_t kOneProgramManifestVersion = 9;
@@ -225,6 +226,9 @@ struct Manifest {
   std::optional<int64_t> decoder_start_id = {};
   // The token that stands for a row of audio features. Since version 17.
   std::optional<int64_t> audio_token_id = {};
+  // Set where the audio encoder makes rows of sounds of any number of frames, [1,frames,mels]: the
+  // frames of a row, of which the last may have fewer. Since version 18.
+  std::optional<int64_t> audio_row_frames = {};
   std::vector<ManifestSourceFile> source_files;  // files of the checkpoint and their digests
   std::vector<ManifestDrop> dropped;
   std::vector<std::string> allowed_unmapped;

@@ -275,6 +275,9 @@ class ModelCheck {
   // Checks an audio encoder whose output becomes rows of the text decoder.
   void sound_rows() {
     const RowEncoder* rows = row_encoder(model_, kAudioEncoderRole);
+    if (rows == nullptr && model_.audio_row_frames) {
+      add(kManifestName, "states audio_row_frames without an audio encoder that makes rows");
+    }
     if (rows == nullptr) return;
     if (!model_.audio_token_id)
       add(kManifestName, "states no audio_token_id for its rows of sound");
@@ -284,6 +287,31 @@ class ModelCheck {
         for (const ManifestPort& port : method.outputs) features(program.file, port);
       }
     }
+    row_frames(*model_.find(rows->role));
+  }
+
+  // Checks that as many frames as the manifest states become a row.
+  void row_frames(const ManifestComponent& encoder) {
+    if (!model_.audio_row_frames) return;
+    const int64_t each = *model_.audio_row_frames;
+    using List = std::vector<ManifestPort> ManifestMethod::*;
+    const auto find_port = [&](List ports, std::string_view name) -> const ManifestPort* {
+      for (const ManifestProgram& program : encoder.programs) {
+        for (const ManifestMethod& method : program.methods) {
+          const auto found = std::ranges::find(method.*ports, name, &ManifestPort::name);
+          if (found != (method.*ports).end() && found->shape.size() == 3) return &*found;
+        }
+      }
+      return nullptr;
+    };
+    const ManifestPort* frames = find_port(&ManifestMethod::inputs, kInputFeaturesPort);
+    const ManifestPort* rows = find_port(&ManifestMethod::outputs, kAudioFeaturesPort);
+    if (frames == nullptr || rows == nullptr) return;
+    if (each >= 1 && rows->shape[1] == frames->shape[1] / each + (frames->shape[1] % each > 0)) {
+      return;
+    }
+    add(kManifestName, fmt::format("audio_row_frames is {}, but {} frames become {} rows", each,
+                                   frames->shape[1], rows->shape[1]));
   }
 
   void source_start() {

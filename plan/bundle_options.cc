@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "checkpoint/checkpoint_input.h"
 #include "converters/assemble.h"
 #include "core/program_interface.h"
 #include "core/text.h"
@@ -229,9 +230,7 @@ Result<ConvertOptions> options_of(const packer::Bundle& bundle, const BundleSour
     return bad_input(fmt::format("{}: options of the conversion: {}", printable(bundle.path()),
                                  read.error().message));
   }
-  if (!options.images && packer::row_encoder(manifest, kAudioEncoderRole) == nullptr) {
-    options.images = manifest.find(kVisionEncoderRole) != nullptr;
-  }
+  if (!options.inputs) options.inputs = checkpoint::inputs_of(manifest);
   options.factors = factors_of(bundle);
   options.quantize.shares_tied_table = false;
   // The manifest states the call length of an encoder, which equals its context length.
@@ -317,7 +316,11 @@ Result<Conversion> plan_f32_layers(const packer::Bundle& bundle, ConvertOptions 
   options.shards = static_cast<int32_t>(bundle.manifest().num_layers);
   if (!is_encoder) {
     options.all_logits = true;
-    options.prefill_length = std::min(call_length, bundle.manifest().context_length);
+    // Calls have room for an image, which the prompts need not have.
+    const bool sees = packer::row_encoder(bundle.manifest(), kVisionEncoderRole) != nullptr;
+    options.prefill_length =
+        std::min(std::max(call_length, sees ? bundle.manifest().prefill_length : 0),
+                 bundle.manifest().context_length);
   }
   options.buffers = {};
   return plan_for(bundle, options, pool);

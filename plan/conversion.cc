@@ -13,6 +13,7 @@
 #include "checkpoint/checkpoint_input.h"
 #include "converters/assemble.h"
 #include "converters/blocks/any_shape_encoder.h"
+#include "converters/blocks/gemma4_audio.h"
 #include "converters/blocks/rope.h"
 #include "converters/family.h"
 #include "converters/keys/standard_keys.h"
@@ -131,6 +132,10 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   if (config.hears_rows()) {
     m.version = packer::kSoundRowsManifestVersion;
     m.audio_token_id = config.audio->to_rows->token_id;
+    if (config.audio->counts_frames()) {
+      m.version = packer::kSoundFramesManifestVersion;
+      m.audio_row_frames = converters::kGemma4RowFrames;
+    }
   }
   if (build.picture && !m.image_grid) {
     m.patch_list = {config.vision->patch_size, config.vision->shuffle};
@@ -245,12 +250,15 @@ Status lower_components(Conversion& conversion, const converters::BuildOptions& 
   return {};
 }
 
-// Returns whether the checkpoint has weights of a vision tower that is built by choice.
-bool has_tower(const TensorSource& source) {
-  return std::ranges::any_of(source.entries(), [](const TensorEntry& entry) {
-    return entry.name.find("vision_tower.") != std::string::npos ||
-           entry.name.starts_with("visual.") || entry.name.starts_with("model.visual.");
-  });
+// Returns what the checkpoint has towers for that are built by choice.
+converters::Inputs towers_in(const TensorSource& source) {
+  converters::Inputs found;
+  for (const TensorEntry& entry : source.entries()) {
+    found.images = found.images || entry.name.find("vision_tower.") != std::string::npos ||
+                   entry.name.starts_with("visual.") || entry.name.starts_with("model.visual.");
+    found.sounds = found.sounds || entry.name.find("audio_tower.") != std::string::npos;
+  }
+  return found;
 }
 
 Status check_layout(const ConvertOptions& options) {
@@ -344,7 +352,9 @@ Result<Conversion> plan_conversion(const ConvertOptions& given, ThreadPool* pool
   FERRY_RETURN_IF_ERROR(check_layout(options));
   checkpoint::CheckpointInput opened = FERRY_TRY(checkpoint::open_checkpoint_input(
       options.source, options.config, options.lora, options.mmproj));
-  opened.images = opened.images || has_tower(*opened.source);
+  const converters::Inputs towers = towers_in(*opened.source);
+  opened.inputs.images = opened.inputs.images || towers.images;
+  opened.inputs.sounds = opened.inputs.sounds || towers.sounds;
   MappedModel model = FERRY_TRY(map_checkpoint(options, std::move(opened)));
   const converters::BuildOptions& build = model.build;
   PlannedAdapters adapters;

@@ -10,6 +10,7 @@
 
 #include "checkpoint/checkpoint_input.h"
 #include "converters/blocks/conformer.h"
+#include "converters/blocks/gemma4_audio.h"
 #include "converters/blocks/layer_inputs.h"
 #include "converters/blocks/placed_rows.h"
 #include "converters/blocks/rope.h"
@@ -37,6 +38,8 @@ constexpr int64_t kDefaultTextLength = 2048;
 // the two that every prompt has.
 constexpr int64_t kLeastText = 2, kDefaultText = 256;
 constexpr int64_t kDefaultSoundSeconds = 60;
+// The feature extractor of Gemma 4 cuts sounds to so many.
+constexpr int64_t kMostGemma4Seconds = 30;
 // The answers of encoder-decoders begin with a token or two, and biases by distance take memory for
 // every token of a call and position of the context.
 constexpr int64_t kDefaultSourceLength = 512, kDefaultAnswerLength = 512, kDefaultAnswerCall = 32;
@@ -67,21 +70,37 @@ const char* image_obstacle(const ConvertOptions& options, const converters::Mode
   return is_one_program(options) && !options.image_size ? kOneSize : nullptr;
 }
 
+// Returns why programs of these options take no sounds of a model that takes them by choice, or
+// nullptr.
+const char* sound_obstacle(const ConvertOptions& options, const converters::ModelConfig& config) {
+  const bool encodes = options.style == ProgramStyle::kEncoder;
+  return config.audio && config.audio->gemma4 && encodes ? "an encoder takes no sounds" : nullptr;
+}
+
 // Refuses inputs that the model cannot have.
 Status check_inputs(const ConvertOptions& options, const converters::ModelConfig& config) {
   if (const char* why = image_obstacle(options, config)) {
     return fail_field(ErrorCode::kUnsupported, "inputs", fmt::format(" images: {}", why));
   }
-  if (!options.images) return {};
-  if (*options.images == config.vision.has_value() && *options.images == config.takes_rows()) {
-    return {};
+  if (const char* why = sound_obstacle(options, config)) {
+    return fail_field(ErrorCode::kUnsupported, "inputs", fmt::format(" sounds: {}", why));
   }
+  if (!options.inputs) return {};
+  const converters::Inputs built = {.images = config.vision.has_value(),
+                                    .sounds = config.hears_rows()};
+  if (*options.inputs == built) return {};
   const std::string& type = config.model_type;
-  const std::string why = *options.images
-                              ? fmt::format(" images: Ferry builds no vision tower of {}", type)
-                              : fmt::format(" text: the programs of {} take {}", type,
-                                            config.vision ? "images" : "sound");
-  return fail_field(ErrorCode::kUnsupported, "inputs", why);
+  const auto refused = [](const std::string& why) {
+    return fail_field(ErrorCode::kUnsupported, "inputs", why);
+  };
+  if (options.inputs->images && !built.images) {
+    return refused(fmt::format(" images: Ferry builds no vision tower of {}", type));
+  }
+  if (options.inputs->sounds && !built.sounds) {
+    return refused(fmt::format(" sounds: Ferry builds no audio encoder of {}", type));
+  }
+  return refused(
+      fmt::format(" text: the programs of {} take {}", type, config.vision ? "images" : "sound"));
 }
 
 // Sets config.is_encoder. kUnsupported for a program kind that the model cannot have. `config_name`
@@ -198,6 +217,19 @@ Status check_rotation(const converters::ModelConfig& config,
   return {};
 }
 
+// Returns the most frames of a sound that an encoder takes that counts them.
+int64_t most_frames(const ConvertOptions& options, const converters::ModelConfig& config) {
+  const int64_t otherwise = config.audio->gemma4 ? kMostGemma4Seconds : kDefaultSoundSeconds;
+  return options.max_sound.value_or(otherwise) * converters::kFrameRate;
+}
+
+// Returns the most rows of the text decoder that an input of the audio encoder becomes.
+int64_t rows_of_sound(const ConvertOptions& options, const converters::ModelConfig& config) {
+  if (!config.audio->gemma4) return config.audio->row_count();
+  constexpr int64_t kFrames = converters::kGemma4RowFrames;
+  return (most_frames(options, config) + kFrames - 1) / kFrames;
+}
+
 // Returns the length of calls that have room for an image, where all of its rows are in one, and
 // for the text of a prompt, where that is in it too. Callers of one program of all components give
 // it all rows of an image in one call.
@@ -205,7 +237,7 @@ int64_t with_image(int64_t length, const ConvertOptions& options,
                    const converters::ModelConfig& config, int64_t text) {
   // So it is with the rows of a window of sound.
   if (config.hears_rows() && is_one_program(options)) {
-    length = std::max(length, config.audio->row_count());
+    length = std::max(length, rows_of_sound(options, config));
   }
   if (!config.vision || (!config.vision->two_way_images && !is_one_program(options))) return length;
   const int64_t more = config.vision->two_way_prompts ? text : 0;
@@ -228,11 +260,12 @@ Status check_image_call(const ConvertOptions& options, const converters::ModelCo
                         const converters::BuildOptions& build) {
   const int64_t least = with_image(0, options, config, kLeastText);
   if (build.prefill_length >= least) return {};
-  if (!config.vision) {
+  const bool hears = config.hears_rows() && is_one_program(options);
+  if (hears && rows_of_sound(options, config) == least) {
     return fail_field(ErrorCode::kUsage, "prefill-length",
-                      fmt::format(" {}: the {} rows of a window of sound of {} are tokens of one "
-                                  "call",
-                                  build.prefill_length, least, config.model_type));
+                      fmt::format(" {}: the {} rows of a {}sound of {} are tokens of one call",
+                                  build.prefill_length, least,
+                                  config.audio->gemma4 ? "" : "window of ", config.model_type));
   }
   return fail_field(
       ErrorCode::kUsage, "prefill-length",
@@ -249,8 +282,14 @@ Result<int64_t> sound_samples(const ConvertOptions& options,
   const bool takes = config.audio && config.audio->takes_samples();
   if (takes) return options.max_sound.value_or(kDefaultSoundSeconds) * converters::kSampleRate;
   if (!options.max_sound) return int64_t{0};
+  if (!config.audio || !config.audio->counts_frames()) {
+    return fail_field(ErrorCode::kUsage, "max-sound",
+                      ": is for audio encoders that take samples or frames of any number");
+  }
+  if (*options.max_sound <= kMostGemma4Seconds) return int64_t{0};
   return fail_field(ErrorCode::kUsage, "max-sound",
-                    ": is for audio encoders that take samples of any number");
+                    fmt::format(" {}: the feature extractor of {} cuts sounds to {} seconds",
+                                *options.max_sound, config.model_type, kMostGemma4Seconds));
 }
 
 // Returns the build options of an encoder of sound that is the whole model. The number of positions
@@ -260,7 +299,7 @@ Result<converters::BuildOptions> settle_sound_encoder(const ConvertOptions& opti
   FERRY_RETURN_IF_ERROR(check_encoder_options(options));
   converters::BuildOptions build;
   build.style = ProgramStyle::kEncoder;
-  build.sound_frames = options.max_sound.value_or(kDefaultSoundSeconds) * converters::kFrameRate;
+  build.sound_frames = most_frames(options, config);
   build.context_length = build.prefill_length =
       converters::rows_of_frames(*config.audio->conformer, build.sound_frames);
   // Bundles record the number that they have.
@@ -337,10 +376,11 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                                   build.decode_length, build.prefill_length));
   }
   build.sound_samples = FERRY_TRY(sound_samples(options, config));
+  if (config.audio && config.audio->gemma4) build.sound_frames = most_frames(options, config);
   build.picture = FERRY_TRY(picture_shape(options, config));
   build.placed_rows = is_one_program(options) && build.style == ProgramStyle::kStateful &&
-                      config.vision && converters::has_placed_rows(config) &&
-                      (config.vision->max_patches == 0 || build.picture);
+                      config.takes_rows() && converters::has_placed_rows(config) &&
+                      (!config.vision || config.vision->max_patches == 0 || build.picture);
   build.source_length = FERRY_TRY(source_length(options, config));
   build.image_patches = FERRY_TRY(image_patches(options, config, build.context_length));
   build.ports = options.ports;
@@ -420,36 +460,61 @@ bool has_room_for_image(const ConvertOptions& options, const converters::ModelCo
   return options.prefill_length.value_or(most) >= least && most >= least;
 }
 
+// Returns why programs of these options have not the tower that `config` was read with; empty if
+// they have it.
+std::string tower_obstacle(const ConvertOptions& options,
+                           const Result<converters::ModelConfig>& config) {
+  if (!config) return config.error().message;
+  const char* obstacle = image_obstacle(options, *config);
+  if (obstacle == nullptr) obstacle = sound_obstacle(options, *config);
+  if (obstacle != nullptr) return obstacle;
+  if (has_room_for_image(options, *config)) return "";
+  return config->vision ? fmt::format("an image of {} needs {} tokens in a call",
+                                      config->model_type, rows_of_image(options, *config->vision))
+                        : fmt::format("a sound of {} needs {} tokens in a call", config->model_type,
+                                      rows_of_sound(options, *config));
+}
+
 // Reads the config. A tower that is built where the checkpoint has it is left out, with a note, if
-// it is not supported or if calls are too short for it, unless the options ask for images or state
-// their size.
+// it is not supported or if calls are too short for it, unless the options ask for it or state
+// the size of images.
 Result<converters::ModelConfig> read_config(const ConvertOptions& options,
                                             const checkpoint::CheckpointInput& opened,
                                             converters::ConfigReport& report,
                                             std::vector<std::string>& notes) {
-  const auto read = [&](bool images) {
+  using converters::Inputs;
+  const auto read = [&](Inputs inputs) {
     report = {};
-    return converters::parse_model_config(opened.config, opened.generation, opened.config_name,
-                                          &report, converters::all_families(), images);
-  };
-  auto config = read(options.images.value_or(opened.images));
-  if (config) {
+    auto config =
+        converters::parse_model_config(opened.config, opened.generation, opened.config_name,
+                                       &report, converters::all_families(), inputs);
+    if (!config) return config;
     const Status settled = settle_patches(options, opened.copied, *config);
     if (!settled) config = Failure(settled.error());
-  }
-  if (options.images || options.image_size || !opened.images) return config;
-  const char* obstacle = config ? image_obstacle(options, *config) : nullptr;
-  if (config && obstacle == nullptr && has_room_for_image(options, *config)) return config;
-  auto text = read(false);
+    return config;
+  };
+  const Inputs has = opened.inputs;
+  if (options.inputs) return read(*options.inputs);
+  auto config = read(has);
+  if (has.are_text() || tower_obstacle(options, config).empty()) return config;
+  const auto text = read({});
   if (!text) return text;
-  if (text->vision) return config;  // the tower is part of every model of this family
-  notes.push_back(fmt::format(
-      "the programs take text and no images: {}",
-      obstacle != nullptr ? obstacle
-      : config ? fmt::format("an image of {} needs {} tokens in a call", config->model_type,
-                             rows_of_image(options, *config->vision))
-               : config.error().message));
-  return text;
+  // The towers are part of every model of this family.
+  if (text->takes_rows()) return read(has);
+  Inputs kept;
+  if (has.images) {
+    config = read({.images = true});
+    const std::string why = tower_obstacle(options, config);
+    if (!why.empty() && options.image_size) return config;
+    if (!why.empty()) notes.push_back("the programs take text and no images: " + why);
+    kept.images = why.empty();
+  }
+  if (has.sounds) {
+    const std::string why = tower_obstacle(options, read({.sounds = true}));
+    if (!why.empty()) notes.push_back("the programs take no sounds: " + why);
+    kept.sounds = why.empty();
+  }
+  return read(kept);
 }
 
 }  // namespace

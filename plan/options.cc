@@ -255,13 +255,18 @@ void describe_programs(OptionVisitor& v, ConvertOptions& o) {
       {{{.text = kStatefulStyle}, ProgramStyle::kStateful},
        {{.text = kStaticStyle, .outputs = kBundles}, ProgramStyle::kStatic},
        {{.text = kEncoderStyle, .outputs = kBundles}, ProgramStyle::kEncoder}});
-  v.words<std::optional<bool>>({.name = "inputs",
-                                .help = "Of a model with a vision tower: text alone (gemma3, "
-                                        "gemma4, Qwen-VL), or images too; default: images "
-                                        "where the checkpoint has the tower",
-                                .outputs = kBundles,
-                                .place = 26},
-                               o.images, {{{"text"}, false}, {{"images"}, true}});
+  using converters::Inputs;
+  v.words<std::optional<Inputs>>(
+      {.name = "inputs",
+       .help = "Of a model with a vision tower or an audio encoder: text alone (gemma3, gemma4, "
+               "Qwen-VL), or images or sounds too; default: what the checkpoint has encoders for",
+       .outputs = kBundles,
+       .place = 26},
+      o.inputs,
+      {{{"text"}, Inputs{}},
+       {{"images"}, Inputs{.images = true}},
+       {{"sounds"}, Inputs{.sounds = true}},
+       {{"images,sounds"}, Inputs{.images = true, .sounds = true}}});
   v.value({.name = "max-patches",
            .help = "Most patches of an image, where the vision tower takes images of any shape; "
                    "default: 4096, or what fills the context",
@@ -285,7 +290,7 @@ void describe_programs(OptionVisitor& v, ConvertOptions& o) {
   v.value(
       {.name = "max-sound",
        .help = "Most seconds of a sound, where the audio encoder takes samples or frames of any "
-               "number (moonshine, parakeet_ctc); default: 60",
+               "number (moonshine, parakeet_ctc, gemma4); default: 60 (gemma4: 30)",
        .outputs = kBundles,
        .least = 1,
        .most = kMostSoundSeconds,

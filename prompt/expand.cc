@@ -166,4 +166,34 @@ Result<std::string> expand(const ImageProcessor& p, std::string_view prompt,
   return out += prompt;
 }
 
+Result<std::string> expand_sounds(const ImageProcessor& p, std::string_view prompt,
+                                  std::span<const int64_t> sounds, const std::string& where) {
+  if (p.audio.empty() || p.audio_open.empty() || p.audio_close.empty()) {
+    if (sounds.empty()) return std::string(prompt);
+    return bad_input(where +
+                     ": the tokenizer states no audio_token, boa_token or eoa_token, which "
+                     "a prompt with a sound needs");
+  }
+  const size_t placeholders = count_parts(prompt, p.audio);
+  if (placeholders != sounds.size()) {
+    return bad_input(fmt::format("{}: {} {} in the prompt for {}", where,
+                                 many(placeholders, "placeholder"), quoted(p.audio),
+                                 many(sounds.size(), "sound")));
+  }
+  int64_t tokens = 0;
+  std::string out;
+  for (const int64_t rows : sounds) {
+    tokens += rows;
+    if (rows < 1 || tokens > kMaxImageTokens) {
+      return bad_input(fmt::format("{}: sounds of more than {} tokens together, or of none", where,
+                                   kMaxImageTokens));
+    }
+    const size_t at = prompt.find(p.audio);
+    out += prompt.substr(0, at);
+    out += p.audio_open + repeated(p.audio, rows) + p.audio_close;
+    prompt.remove_prefix(at + p.audio.size());
+  }
+  return out += prompt;
+}
+
 }  // namespace ferry::prompt

@@ -1,4 +1,5 @@
-// Replaces the placeholders of images by those of their tiles. It needs no tokenizer.
+// Replaces the placeholders of images by those of their tiles, and those of sounds by those of
+// their rows. It needs no tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -45,5 +46,11 @@ Status check_layouts(const ImageProcessor& processor, std::span<const ImageLayou
 // images.
 Result<std::string> expand(const ImageProcessor& processor, std::string_view prompt,
                            std::span<const ImageLayout> images, const std::string& where);
+
+// Replaces the placeholder of each sound by a run of `sounds[i]` placeholders between its marks.
+// kBadInput unless there are as many placeholders as sounds, and for sounds of a processor without
+// these tokens.
+Result<std::string> expand_sounds(const ImageProcessor& processor, std::string_view prompt,
+                                  std::span<const int64_t> sounds, const std::string& where);
 
 }  // namespace ferry::prompt

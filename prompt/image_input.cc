@@ -80,8 +80,17 @@ std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
   return rows;
 }
 
+namespace {
+
+// Whether placeholders of sounds are those of the processor.
+bool hears_by_processor(const packer::Bundle& bundle) {
+  return bundle.manifest().audio_row_frames.has_value();
+}
+
+}  // namespace
+
 bool has_processor(const packer::Bundle& bundle) {
-  return runner::VisionEncoder::is_in(bundle) &&
+  return (runner::VisionEncoder::is_in(bundle) || hears_by_processor(bundle)) &&
          (bundle.has_text("processor_config.json") || bundle.has_text("preprocessor_config.json"));
 }
 
@@ -93,7 +102,7 @@ Status expect_vision_encoder(const packer::Bundle& bundle) {
 }
 
 Result<ImageInput> ImageInput::open(const packer::Bundle& bundle) {
-  FERRY_RETURN_IF_ERROR(expect_vision_encoder(bundle));
+  if (!hears_by_processor(bundle)) FERRY_RETURN_IF_ERROR(expect_vision_encoder(bundle));
   ImagePrompt prompts =
       FERRY_TRY(ImagePrompt::open(printable(bundle.text_directory()), reader_of(bundle)));
   return ImageInput(bundle, std::move(prompts));
@@ -176,6 +185,22 @@ Status check_placeholders(const packer::Bundle& bundle, const ImagePrompt& promp
   return prompts.expect_tokens_per_tile(bundle.manifest().image_grid ? 0 : sizes.rows);
 }
 
+Status check_sound_placeholder(const packer::Bundle& bundle, const ImagePrompt& prompts) {
+  const auto& stated = bundle.manifest().audio_token_id;
+  const std::optional<int64_t> own = prompts.sound_id();
+  if (own && own == stated) return {};
+  if (!own) {
+    return bad_input(
+        fmt::format("{}: the tokenizer has no audio_token, which a prompt with a "
+                    "sound needs",
+                    printable(bundle.path())));
+  }
+  return bad_input(
+      fmt::format("{}: the processor's placeholder of sounds is token {}, the config's "
+                  "audio_token_id is {}",
+                  printable(bundle.path()), *own, stated.value_or(-1)));
+}
+
 std::vector<ImageShape> shapes_of(const media::PixelValues& pixels) {
   std::vector<ImageShape> shapes;
   for (size_t i = 0; i + 1 < pixels.spatial_shapes.size(); i += 2) {
@@ -211,6 +236,7 @@ Result<std::vector<float>> encode_cut(runner::VisionEncoder& encoder, const pack
 
 Status ImageInput::load_encoder(ThreadPool& pool, const runner::MethodOptions& options,
                                 bool pan_and_scan) {
+  FERRY_RETURN_IF_ERROR(expect_vision_encoder(bundle_));
   pool_ = &pool;
   settings_ = FERRY_TRY(image_settings(bundle_));
   FERRY_RETURN_IF_ERROR(check_tiles(bundle_, settings_));

@@ -1,5 +1,6 @@
 // ImageInput turns a prompt with image files into the rows and token ids that the text decoder of a
-// vision-language bundle takes.
+// vision-language bundle takes. It makes the token ids of prompts with sounds too, where the
+// processor of the checkpoint does (Gemma 4).
 #pragma once
 
 #include <cstdint>
@@ -44,15 +45,16 @@ std::vector<ImageLayout> layouts_of(std::span<const EncodedImage> images);
 class ImageInput {
  public:
   // Reads the tokenizer, chat template and processor files of the bundle. kUsage for a bundle that
-  // takes no images; errors as for ImagePrompt::open().
+  // takes neither images nor sounds of its processor; errors as for ImagePrompt::open().
   static Result<ImageInput> open(const packer::Bundle& bundle);
 
   ImagePrompt& prompts() { return prompts_; }
 
   bool has_encoder() const { return encoder_ != nullptr; }
-  // Loads the vision encoder and the settings of the image processor; errors as for
-  // media::load_settings() and media::set_pan_and_scan(). `pool` must outlive this object.
-  // kBadInput unless the processor has the tiles and placeholders of the encoder.
+  // Loads the vision encoder and the settings of the image processor. kUsage for a bundle that
+  // takes no images; errors as for media::load_settings() and media::set_pan_and_scan(). `pool`
+  // must outlive this object. kBadInput unless the processor has the tiles and placeholders of the
+  // encoder.
   Status load_encoder(ThreadPool& pool, const runner::MethodOptions& options,
                       bool pan_and_scan = false);
   // May be called after load_encoder(). The first image that cannot be read ends the call.
@@ -86,8 +88,9 @@ text::ReadFile reader_of(const packer::Bundle& bundle);
 // Returns a function that tells which of these files the bundle has.
 std::function<bool(std::string_view)> files_of(const packer::Bundle& bundle);
 
-// Whether the bundle has a vision encoder and the files of its processor, which makes the tokens of
-// prompts then, those without images too.
+// Whether the bundle has a vision encoder, or an audio encoder whose sounds have placeholders of
+// the processor, and the files of that. The processor makes the tokens of prompts then, those
+// without images too.
 bool has_processor(const packer::Bundle& bundle);
 
 // Returns kUsage for a bundle without a vision encoder.
@@ -97,5 +100,7 @@ Status check_tiles(const packer::Bundle& bundle, const media::Settings& settings
 // Returns kBadInput unless prompts have the placeholder of the bundle's config, as many per tile as
 // the vision encoder makes rows.
 Status check_placeholders(const packer::Bundle& bundle, const ImagePrompt& prompts);
+// Returns kBadInput unless sounds have the placeholder of the bundle's config.
+Status check_sound_placeholder(const packer::Bundle& bundle, const ImagePrompt& prompts);
 
 }  // namespace ferry::prompt

@@ -377,6 +377,15 @@ Result<ImageProcessor> read_image_processor(const std::string& directory,
   out.stand_in = out.grammar == ImageGrammar::kQwenVl ? out.open + out.mark + out.close : out.mark;
   out.global = FERRY_TRY(token(processor->global));
   out.video = FERRY_TRY(token(processor->video));
+  if (out.grammar == ImageGrammar::kGemma4) {
+    const auto optional = [&](const char* field) -> Result<std::string> {
+      if (find_token(tokenizer, field) == nullptr) return std::string();
+      return token({field, {}});
+    };
+    out.audio = FERRY_TRY(optional("audio_token"));
+    out.audio_open = FERRY_TRY(optional("boa_token"));
+    out.audio_close = FERRY_TRY(optional("eoa_token"));
+  }
   if (const Value* bos = special_token_text(processor_member(tokenizer, "bos_token"))) {
     out.bos = bos->str();
   }

@@ -34,9 +34,12 @@ struct ImageProcessor {
   // Before and after an image; Qwen-VL: the template writes them; Pixtral: after a row, and after
   // the last.
   std::string open, close;
-  std::string stand_in;      // what stands for an image in a prompt that has no mark
-  std::string global;        // Idefics3, Lfm2Vl: before the whole image
-  std::string video;         // the placeholder of a video; empty if the processor has none
+  std::string stand_in;  // what stands for an image in a prompt that has no mark
+  std::string global;    // Idefics3, Lfm2Vl: before the whole image
+  std::string video;     // the placeholder of a video; empty if the processor has none
+  // Gemma4: the placeholder of a row of a sound, of which a template writes one for each sound, and
+  // what stands before and after the rows; empty if the tokenizer has none.
+  std::string audio, audio_open, audio_close;
   std::string bos;           // empty if there is none
   bool adds_special = true;  // whether a prompt without a chat template gets special tokens
 };

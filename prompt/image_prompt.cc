@@ -42,6 +42,7 @@ Result<ImagePrompt> ImagePrompt::open(const std::string& directory, const text::
   const std::optional<int64_t> id = out.tokenizer_.find(out.processor_.image);
   if (!id) return bad_input(fmt::format("{}: has no token {}", path, quoted(out.processor_.image)));
   out.placeholder_id_ = *id;
+  if (!out.processor_.audio.empty()) out.sound_id_ = out.tokenizer_.find(out.processor_.audio);
   out.template_ = FERRY_TRY(read_template(directory, read));
   return out;
 }
@@ -55,10 +56,15 @@ Status ImagePrompt::expect_tokens_per_tile(int64_t tokens) const {
 std::string ImagePrompt::chat_of(std::span<const ChatMessage> messages) const {
   JsonWriter json;
   json.begin_object().key("messages").begin_array();
-  for (const auto& [role, text, images] : messages) {
+  const auto add = [&](const char* type, const std::string& text, std::string_view mark,
+                       size_t count) {
+    if (!mark.empty() && count_parts(text, mark) > 0) return;
+    for (size_t i = 0; i < count; ++i) json.begin_object().member("type", type).end_object();
+  };
+  for (const auto& [role, text, images, sounds] : messages) {
     json.begin_object().member("role", role).key("content").begin_array();
-    const size_t before = count_parts(text, processor_.mark) > 0 ? 0 : images;
-    for (size_t i = 0; i < before; ++i) json.begin_object().member("type", "image").end_object();
+    add("image", text, processor_.mark, images);
+    add("audio", text, processor_.audio, sounds);
     json.begin_object().member("type", "text").member("text", text).end_object();
     json.end_array().end_object();
   }
@@ -86,25 +92,32 @@ Status ImagePrompt::check_strings(const std::string& where,
 
 Result<ExpandedPrompt> ImagePrompt::chat(std::string_view chat, const std::string& where,
                                          const text::chat::TimeText& time,
-                                         std::span<const ImageLayout> images) {
+                                         std::span<const ImageLayout> images,
+                                         std::span<const int64_t> sounds) {
   if (!template_) return bad_input(directory_ + ": has no chat template");
-  const MessageContents contents = FERRY_TRY(check_contents(chat, where));
+  const MessageContents contents =
+      FERRY_TRY(check_contents(chat, where, !processor_.audio.empty()));
   if (contents.first_string > 0) {
     const std::string place = fmt::format("{}: message {}", where, contents.first_string);
     FERRY_RETURN_IF_ERROR(check_strings(place, time));
   }
   std::string rendered = FERRY_TRY(template_->render(chat, where, time));
   const bool has_bos = !processor_.bos.empty() && rendered.starts_with(processor_.bos);
-  return encode(std::move(rendered), processor_.adds_special && !has_bos, where, images);
+  return encode(std::move(rendered), processor_.adds_special && !has_bos, where, images, sounds);
 }
 
 Result<ExpandedPrompt> ImagePrompt::plain(std::string_view prompt, const std::string& where,
-                                          std::span<const ImageLayout> images) {
+                                          std::span<const ImageLayout> images,
+                                          std::span<const int64_t> sounds) {
   std::string rendered;
   if (count_parts(prompt, processor_.mark) == 0) {
     for (size_t i = 0; i < images.size(); ++i) rendered += processor_.stand_in;
   }
-  return encode(std::move(rendered) + std::string(prompt), processor_.adds_special, where, images);
+  if (!processor_.audio.empty() && count_parts(prompt, processor_.audio) == 0) {
+    for (size_t i = 0; i < sounds.size(); ++i) rendered += processor_.audio;
+  }
+  return encode(std::move(rendered) + std::string(prompt), processor_.adds_special, where, images,
+                sounds);
 }
 
 // The reference's tokenizer would cut the text of a missing token into other tokens.
@@ -123,7 +136,8 @@ Status ImagePrompt::check_marks(std::span<const ImageLayout> images) const {
 
 Result<ExpandedPrompt> ImagePrompt::encode(std::string rendered, bool add_special,
                                            const std::string& where,
-                                           std::span<const ImageLayout> images) {
+                                           std::span<const ImageLayout> images,
+                                           std::span<const int64_t> sounds) {
   if (!processor_.video.empty() && count_parts(rendered, processor_.video) > 0) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{}: the prompt has the placeholder {}; videos are not supported",
@@ -134,13 +148,54 @@ Result<ExpandedPrompt> ImagePrompt::encode(std::string rendered, bool add_specia
   out.two_way = is_two_way();
   if (out.two_way) FERRY_RETURN_IF_ERROR(finish_two_way(rendered, images, where));
   out.text = FERRY_TRY(expand(processor_, rendered, images, where));
+  out.text = FERRY_TRY(expand_sounds(processor_, out.text, sounds, where));
   FERRY_RETURN_IF_ERROR(check_marks(images));
+  if (!sounds.empty()) FERRY_RETURN_IF_ERROR(check_sound_marks());
   out.rendered = std::move(rendered);
   auto ids = tokenizer_.encode(out.text, add_special);
   if (!ids) return fail(ids.error().code, where + ": " + ids.error().message);
   out.ids = std::move(*ids);
   out.images = FERRY_TRY(find_tiles(out.ids, images, where));
+  if (!sounds.empty()) out.sounds = FERRY_TRY(find_sounds(out.ids, sounds, where));
   return out;
+}
+
+Status ImagePrompt::check_sound_marks() const {
+  for (const std::string& mark :
+       {processor_.audio, processor_.audio_open, processor_.audio_close}) {
+    if (tokenizer_.find(mark)) continue;
+    return bad_input(fmt::format("{}/{}: has no token {}, which a sound needs", directory_,
+                                 text::kTokenizerFile, quoted(mark)));
+  }
+  return {};
+}
+
+// Each sound has a run of placeholders of its own, between its marks.
+Result<std::vector<int64_t>> ImagePrompt::find_sounds(std::span<const int64_t> ids,
+                                                      std::span<const int64_t> sounds,
+                                                      const std::string& where) const {
+  std::vector<int64_t> firsts;
+  int64_t at = 0;
+  const auto size = std::ssize(ids);
+  const auto is_row = [&](int64_t i) { return ids[static_cast<size_t>(i)] == *sound_id_; };
+  while (at < size) {
+    if (!is_row(at)) {
+      at += 1;
+      continue;
+    }
+    const int64_t first = at;
+    while (at < size && is_row(at)) at += 1;
+    const size_t number = firsts.size();
+    firsts.push_back(first);
+    if (number < sounds.size() && at - first == sounds[number]) continue;
+    return bad_input(
+        fmt::format("{}: the tokenizer makes a run of {} placeholders of sounds where "
+                    "{} are expected",
+                    where, at - first, number < sounds.size() ? sounds[number] : 0));
+  }
+  if (firsts.size() == sounds.size()) return firsts;
+  return bad_input(fmt::format("{}: the tokenizer makes placeholders of {} sounds, not of {}",
+                               where, firsts.size(), sounds.size()));
 }
 
 // The reference takes no prompt without an image. It adds tokens of places and segments that a

@@ -1,7 +1,8 @@
 // ImagePrompt makes token ids of prompts with images, like the processor of a vision-language
 // checkpoint: those of prompt/image_processor.cc. A prompt has one placeholder for each image,
 // which is replaced by a run of placeholders for each tile of the image. The features of a tile,
-// which the vision encoder computes, replace the embeddings of its run.
+// which the vision encoder computes, replace the embeddings of its run. So it is with the rows of
+// sounds, where the processor takes sounds too (Gemma4).
 #pragma once
 
 #include <cstdint>
@@ -27,14 +28,15 @@ struct ExpandedPrompt {
   // images[i][t]: the position in `ids` of the first placeholder of tile t of image i. Tiles are in
   // the order of the pixel values.
   std::vector<std::vector<int64_t>> images;
-  bool two_way = false;  // whether all tokens of the prompt attend to each other
+  std::vector<int64_t> sounds = {};  // the position in `ids` of the first placeholder of each sound
+  bool two_way = false;              // whether all tokens of the prompt attend to each other
 };
 
-// A message of a chat: its images or sounds, then its text.
+// A message of a chat: its images, its sounds, then its text.
 struct ChatMessage {
   std::string role;  // such as "user" or "assistant"
   std::string text;  // UTF-8
-  size_t images = 0;
+  size_t images = 0, sounds = 0;
 };
 
 // ImagePrompt is not thread-safe, because its tokenizer is not.
@@ -49,18 +51,21 @@ class ImagePrompt {
   static Result<ImagePrompt> open(const std::string& directory, const text::ReadFile& read);
 
   // `chat` is JSON as ChatTemplate::render() takes it. The content of a message is a string or a
-  // list of {"type": "text", "text": ...} and {"type": "image"}. `images` are those of the whole
-  // chat, in order. Error messages begin with `where`. kBadInput for a wrong number of images, for
-  // a string if the template ignores strings (which the reference accepts), and for a missing
+  // list of {"type": "text", "text": ...}, {"type": "image"} and, where the processor takes sounds,
+  // {"type": "audio"}. `images` are those of the whole chat, in order, and `sounds` the rows of
+  // each of its sounds. Error messages begin with `where`. kBadInput for a wrong number of images,
+  // for a string if the template ignores strings (which the reference accepts), and for a missing
   // token. kUnsupported for other types of content.
   Result<ExpandedPrompt> chat(std::string_view chat, const std::string& where,
-                              const text::chat::TimeText& time,
-                              std::span<const ImageLayout> images);
-  // Expands a prompt without a template. If `prompt` has no placeholder, the images come before it.
+                              const text::chat::TimeText& time, std::span<const ImageLayout> images,
+                              std::span<const int64_t> sounds = {});
+  // Expands a prompt without a template. If `prompt` has no placeholder of images, they come before
+  // it, and so do sounds, behind images.
   Result<ExpandedPrompt> plain(std::string_view prompt, const std::string& where,
-                               std::span<const ImageLayout> images);
+                               std::span<const ImageLayout> images,
+                               std::span<const int64_t> sounds = {});
   // Returns the messages with the generation prompt, as JSON for chat(). If the text of a message
-  // has placeholders, its images stand there.
+  // has placeholders, its images or sounds stand there.
   std::string chat_of(std::span<const ChatMessage> messages) const;
   // Returns the JSON of a chat with one user message.
   std::string user_message(std::string_view text, size_t images) const;
@@ -69,6 +74,8 @@ class ImagePrompt {
   int64_t tokens_per_tile() const { return processor_.tokens_per_tile; }
   bool has_equal_tiles() const { return processor_.tokens_per_tile > 0; }
   int64_t placeholder_id() const { return placeholder_id_; }
+  // The placeholder of a row of a sound; nullopt if the tokenizer has none.
+  std::optional<int64_t> sound_id() const { return sound_id_; }
   // The name of the tensor, 1 for placeholders but for is_two_way(), that the reference's model
   // takes; empty if none.
   std::string_view token_types() const {
@@ -90,7 +97,12 @@ class ImagePrompt {
   Status check_marks(std::span<const ImageLayout> images) const;
   Status check_strings(const std::string& where, const text::chat::TimeText& time) const;
   Result<ExpandedPrompt> encode(std::string rendered, bool add_special, const std::string& where,
-                                std::span<const ImageLayout> images);
+                                std::span<const ImageLayout> images,
+                                std::span<const int64_t> sounds);
+  Status check_sound_marks() const;
+  Result<std::vector<int64_t>> find_sounds(std::span<const int64_t> ids,
+                                           std::span<const int64_t> sounds,
+                                           const std::string& where) const;
   // Puts the first token of a text behind the last image, and a newline behind the text.
   Status finish_two_way(std::string& rendered, std::span<const ImageLayout> images,
                         const std::string& where) const;
@@ -102,6 +114,7 @@ class ImagePrompt {
   ImageProcessor processor_;
   text::Tokenizer tokenizer_;
   int64_t placeholder_id_ = 0;
+  std::optional<int64_t> sound_id_ = {};
   std::optional<text::ChatTemplate> template_;
 };
 

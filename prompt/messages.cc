@@ -19,20 +19,23 @@ const Value* message_member(const Value& object, std::string_view name) {
 }
 
 // Templates would silently ignore any other member.
-Status check_item(const Value& item, const std::string& where) {
+Status check_item(const Value& item, const std::string& where, bool sounds) {
   const Value* type = message_member(item, "type");
   if (type == nullptr || !type->is_text()) return bad_input(where + ": an item has no type");
   const bool text = type->str() == "text";
-  if (!text && type->str() != "image") {
+  const bool sound = sounds && type->str() == "audio";
+  if (!text && !sound && type->str() != "image") {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{}: content of type {} is not supported", where, quoted(type->str())));
   }
   for (const auto& [name, value] : item.members()) {
     if (name == "type" || (text && name == "text")) continue;
-    return fail(
-        ErrorCode::kUnsupported,
-        fmt::format("{}: field {} of content of type '{}' is not supported{}", where, quoted(name),
-                    type->str(), text ? "" : "; images are given beside the chat, in order"));
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: field {} of content of type '{}' is not supported{}", where,
+                            quoted(name), type->str(),
+                            text    ? ""
+                            : sound ? "; sounds are given beside the chat, in order"
+                                    : "; images are given beside the chat, in order"));
   }
   const Value* words = text ? message_member(item, "text") : nullptr;
   if (text && (words == nullptr || !words->is_text())) return bad_input(where + ": has no text");
@@ -40,13 +43,15 @@ Status check_item(const Value& item, const std::string& where) {
 }
 
 // Returns whether the content is a string.
-Result<bool> check_content(const Value& message, const std::string& where) {
+Result<bool> check_content(const Value& message, const std::string& where, bool sounds) {
   const Value* content = message_member(message, "content");
   if (content != nullptr && content->is_text()) return true;
   if (content == nullptr || !content->is<Value::ListPtr>()) {
     return bad_input(where + ": its content is no string and no list");
   }
-  for (const Value& item : content->items()) FERRY_RETURN_IF_ERROR(check_item(item, where));
+  for (const Value& item : content->items()) {
+    FERRY_RETURN_IF_ERROR(check_item(item, where, sounds));
+  }
   return false;
 }
 
@@ -68,13 +73,14 @@ bool has_text_alone(const Value& message) {
 
 }  // namespace
 
-Result<MessageContents> check_contents(std::string_view chat, const std::string& where) {
+Result<MessageContents> check_contents(std::string_view chat, const std::string& where,
+                                       bool sounds) {
   const std::vector<Value> messages =
       messages_of(FERRY_TRY(text::chat::parse_json_value(chat, where)));
   MessageContents out;
   for (size_t i = 0; i < messages.size(); ++i) {
     const std::string place = fmt::format("{}: message {}", where, i + 1);
-    const bool string = FERRY_TRY(check_content(messages[i], place));
+    const bool string = FERRY_TRY(check_content(messages[i], place, sounds));
     if (string && out.first_string == 0) out.first_string = i + 1;
   }
   return out;

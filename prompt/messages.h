@@ -13,8 +13,9 @@ struct MessageContents {
 };
 
 // Checks the contents only. kBadInput for malformed content, kUnsupported, by name, for unknown
-// types and fields.
-Result<MessageContents> check_contents(std::string_view chat, const std::string& where);
+// types and fields. Items of type audio are known with `sounds`.
+Result<MessageContents> check_contents(std::string_view chat, const std::string& where,
+                                       bool sounds = false);
 
 // For models without images: returns the first message, from 1, that has an item of content that is
 // no text, or 0 if there is none. kBadInput for malformed JSON.

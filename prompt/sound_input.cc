@@ -32,7 +32,18 @@ Result<std::string> text_if_any(const std::string& path) {
 
 // Returns what the encoder takes other than the extractor makes; empty if they agree.
 std::string mismatch(const media::SoundSettings& settings, const runner::AudioEncoder::Sizes& sizes,
-                     bool whole_sounds) {
+                     const packer::Manifest& manifest) {
+  const bool whole_sounds = packer::row_encoder(manifest, kAudioEncoderRole) != nullptr;
+  const auto* usm = std::get_if<media::UsmMelSettings>(&settings);
+  if ((usm != nullptr) != manifest.audio_row_frames.has_value()) {
+    return usm != nullptr ? "is that of Gemma4Processor, the model is another"
+                          : "is not that of Gemma4Processor, which the model needs";
+  }
+  if (usm != nullptr) {
+    if (sizes.mel_bins == usm->mel_bins) return "";
+    return fmt::format("makes frames of {}, the audio encoder takes those of {}", usm->mel_bins,
+                       sizes.mel_bins);
+  }
   if (const auto* whole = std::get_if<media::NormalizedMelSettings>(&settings)) {
     if (!sizes.gives_labels()) {
       return "makes frames of whole sounds, the audio encoder takes others";
@@ -60,7 +71,31 @@ struct MadeSound {
   Shape shape;
   std::vector<float> values;
   std::vector<uint8_t> mask = {};  // of the frames, where the processor makes one
+  std::string_view mask_name = kAttentionMaskPort;
 };
+
+// The extractor pads samples, of which it makes frames that its mask hides.
+Result<MadeSound> make_padded(std::span<const float> samples, const media::UsmMelSettings& settings,
+                              ThreadPool& pool) {
+  const int64_t count = std::ssize(samples), frames = settings.padded_frames(count);
+  if (frames < 1) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("a sound of {} samples is too short: {} samples are the least of which "
+                            "there is a frame",
+                            count, settings.least_samples()));
+  }
+  if (frames > kMostValues / settings.mel_bins) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("a sound of {} samples makes {} frames of {}, more than {} values",
+                            count, frames, settings.mel_bins, kMostValues));
+  }
+  MadeSound made{{1, frames, settings.mel_bins}, media::usm_mel(samples, settings, pool)};
+  made.values.resize(static_cast<size_t>(frames * settings.mel_bins));
+  made.mask.assign(static_cast<size_t>(settings.frames(count)), 1);
+  made.mask.resize(static_cast<size_t>(frames));
+  made.mask_name = "input_features_mask";
+  return made;
+}
 
 // The extractor makes one frame more, of zeros, which its mask hides.
 Result<MadeSound> make_whole(std::span<const float> samples,
@@ -77,6 +112,9 @@ Result<MadeSound> make_whole(std::span<const float> samples,
 
 Result<MadeSound> make_input(std::vector<float> samples, const media::SoundSettings& settings,
                              ThreadPool& pool) {
+  if (const auto* usm = std::get_if<media::UsmMelSettings>(&settings)) {
+    return make_padded(samples, *usm, pool);
+  }
   if (const auto* whole = std::get_if<media::NormalizedMelSettings>(&settings)) {
     return make_whole(samples, *whole, pool);
   }
@@ -109,8 +147,7 @@ Result<media::SoundSettings> sound_settings(const packer::Bundle& bundle) {
   }
   media::SoundSettings settings = FERRY_TRY(sound_settings(bundle.text_directory()));
   const auto sizes = FERRY_TRY(runner::AudioEncoder::sizes_in(bundle));
-  const std::string differs = mismatch(
-      settings, sizes, packer::row_encoder(bundle.manifest(), kAudioEncoderRole) != nullptr);
+  const std::string differs = mismatch(settings, sizes, bundle.manifest());
   if (differs.empty()) return settings;
   return bad_input(fmt::format("{}: the feature extractor {}", printable(bundle.path()), differs));
 }
@@ -150,8 +187,9 @@ Result<PreprocessedSound> preprocess_sound(const std::string& path,
       {{out.tensor, DType::kF32, out.shape}, std::as_bytes(std::span(made.values))}};
   if (!made.mask.empty()) {
     out.mask = {1, std::ssize(made.mask)};
-    tensors.push_back({{std::string(kAttentionMaskPort), DType::kBool, out.mask},
-                       std::as_bytes(std::span(made.mask))});
+    out.mask_name = made.mask_name;
+    tensors.push_back(
+        {{out.mask_name, DType::kBool, out.mask}, std::as_bytes(std::span(made.mask))});
   }
   FERRY_RETURN_IF_ERROR(formats::write_safetensors(output, tensors));
   return out;

@@ -33,13 +33,17 @@ struct PreprocessedSound {
   double seconds = 0;              // duration of the file
   std::string tensor = {};         // input_features or input_values
   Shape shape = {};                // [windows,mels,frames], [1,frames,mels] or [1,samples]
-  Shape mask = {};                 // of attention_mask, [1,frames], where the processor makes one
+  // Of attention_mask or, for Gemma 4, input_features_mask, [1,frames], where the processor makes
+  // one.
+  Shape mask = {};
+  std::string mask_name = {};
 };
 
 // Writes what the processor makes of a sound file by default, in f32: input_features, padded with
 // silence or cut to one window, for Voxtral padded to whole windows, or input_values. Of an
 // extractor for whole sounds, attention_mask too, in bool: it hides the last frame, which is of
-// zeros. `output` is the path of a new safetensors file.
+// zeros. For Gemma 4 input_features_mask hides the frames of padding, and long sounds are cut.
+// `output` is the path of a new safetensors file.
 Result<PreprocessedSound> preprocess_sound(const std::string& path,
                                            const media::SoundSettings& settings,
                                            const std::string& output, ThreadPool& pool);

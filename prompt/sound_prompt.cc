@@ -242,7 +242,7 @@ Result<SoundTokens> SoundPrompt::transcription(int64_t rows,
 std::vector<SoundMessage> sound_messages(std::span<const ChatMessage> messages) {
   std::vector<SoundMessage> out;
   for (const ChatMessage& message : messages) {
-    out.push_back({message.role, std::vector<std::optional<std::string>>(message.images)});
+    out.push_back({message.role, std::vector<std::optional<std::string>>(message.sounds)});
     out.back().parts.emplace_back(message.text);
   }
   return out;

@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 #include <variant>
 
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "media/sound.h"
-#include "prompt/image_input.h"
 #include "prompt/sound_input.h"
 
 namespace ferry::prompt {
@@ -17,7 +18,7 @@ bool SoundRows::is_in(const packer::Bundle& bundle) {
   return packer::row_encoder(bundle.manifest(), kAudioEncoderRole) != nullptr;
 }
 
-bool SoundRows::has_prompts(const packer::Bundle& bundle) {
+bool SoundRows::has_prompt_file(const packer::Bundle& bundle) {
   return is_in(bundle) && bundle.has_text(SoundPrompt::kFile);
 }
 
@@ -26,13 +27,15 @@ Result<SoundRows> SoundRows::open(const packer::Bundle& bundle) {
     return fail(ErrorCode::kUsage, fmt::format("{}: this bundle takes no sounds among its tokens",
                                                printable(bundle.path())));
   }
-  const media::SoundSettings settings = FERRY_TRY(sound_settings(bundle));
+  media::SoundSettings settings = FERRY_TRY(sound_settings(bundle));
+  SoundRows rows(bundle, std::move(settings));
+  const auto* mel = std::get_if<media::LogMelSettings>(&rows.settings_);
+  if (mel == nullptr) return rows;
   const auto sizes = FERRY_TRY(runner::VisionEncoder::sizes_in(bundle, kSoundRows));
-  const auto& mel = std::get<media::LogMelSettings>(settings);
-  SoundPrompt prompts = FERRY_TRY(SoundPrompt::open(bundle.text_directory(), reader_of(bundle),
-                                                    bundle.manifest().audio_token_id.value_or(-1),
-                                                    sizes.rows, mel.chunk_samples()));
-  return SoundRows(bundle, mel, std::move(prompts));
+  rows.prompts_ = FERRY_TRY(SoundPrompt::open(bundle.text_directory(), reader_of(bundle),
+                                              bundle.manifest().audio_token_id.value_or(-1),
+                                              sizes.rows, mel->chunk_samples()));
+  return rows;
 }
 
 Status SoundRows::load_encoder(ThreadPool& pool, const runner::MethodOptions& options) {
@@ -42,21 +45,53 @@ Status SoundRows::load_encoder(ThreadPool& pool, const runner::MethodOptions& op
   return {};
 }
 
+Status SoundRows::check_rows(const EncodedSound& sound) const {
+  const int64_t capacity = bundle_.manifest().context_length;
+  if (sound.rows <= capacity) return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("{}: a sound of {:.0f} s becomes {} rows, the context has {} positions",
+                          printable(bundle_.path()), sound.seconds, sound.rows, capacity));
+}
+
+// Frames are made only of sounds that fit, because a sound may be hours long.
+Status SoundRows::encode_windows(std::vector<float> samples, const media::LogMelSettings& settings,
+                                 EncodedSound& out) {
+  out.windows = media::window_count(std::ssize(samples), settings);
+  out.rows = out.windows * encoder_->rows();
+  FERRY_RETURN_IF_ERROR(check_rows(out));
+  const media::Features frames = media::all_windows(std::move(samples), settings, *pool_);
+  out.features = FERRY_TRY(encoder_->encode(frames.values));
+  return {};
+}
+
+Status SoundRows::encode_whole(std::vector<float> samples, const media::UsmMelSettings& settings,
+                               EncodedSound& out) {
+  const int64_t count = std::ssize(samples), most = media::UsmMelSettings::kMostSamples;
+  const int64_t frames = settings.frames(count), limit = encoder_->sizes().tile[1];
+  out.heard = std::min(out.seconds, static_cast<double>(most) / static_cast<double>(settings.rate));
+  if (frames < 1 || frames > limit) {
+    const std::string why =
+        frames < 1 ? fmt::format("{} samples are the least of which there is a row",
+                                 settings.least_samples())
+                   : fmt::format("which are {} frames; the audio encoder takes {}", frames, limit);
+    return fail(ErrorCode::kUsage, fmt::format("{}: a sound of {} samples: {}",
+                                               printable(bundle_.path()), count, why));
+  }
+  out.rows = encoder_->sizes().rows_of_frames(frames);
+  FERRY_RETURN_IF_ERROR(check_rows(out));
+  out.features = FERRY_TRY(encoder_->encode(media::usm_mel(samples, settings, *pool_)));
+  return {};
+}
+
 Result<EncodedSound> SoundRows::encode(std::span<const float> samples, int64_t rate) {
   EncodedSound out;
-  out.seconds = static_cast<double>(samples.size()) / static_cast<double>(rate);
-  std::vector<float> resampled = media::at_rate(samples, rate, settings_.rate, *pool_);
-  out.windows = media::window_count(std::ssize(resampled), settings_);
-  out.rows = out.windows * encoder_->rows();
-  const int64_t capacity = bundle_.manifest().context_length;
-  if (out.rows > capacity) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("{}: a sound of {:.0f} s becomes {} rows, the context has {} positions",
-                            printable(bundle_.path()), out.seconds, out.rows, capacity));
-  }
-  // Frames are made only of sounds that fit, because a sound may be hours long.
-  const media::Features frames = media::all_windows(std::move(resampled), settings_, *pool_);
-  out.features = FERRY_TRY(encoder_->encode(frames.values));
+  out.seconds = out.heard = static_cast<double>(samples.size()) / static_cast<double>(rate);
+  std::vector<float> resampled = media::at_rate(samples, rate, media::rate_of(settings_), *pool_);
+  const auto* windows = std::get_if<media::LogMelSettings>(&settings_);
+  FERRY_RETURN_IF_ERROR(
+      windows != nullptr
+          ? encode_windows(std::move(resampled), *windows, out)
+          : encode_whole(std::move(resampled), std::get<media::UsmMelSettings>(settings_), out));
   return out;
 }
 
@@ -69,8 +104,18 @@ std::vector<runner::EmbeddingRows> rows_of(const SoundTokens& tokens,
                                            std::span<const EncodedSound> sounds) {
   std::vector<runner::EmbeddingRows> rows;
   for (size_t i = 0; i < tokens.sounds.size() && i < sounds.size(); ++i) {
-    rows.push_back({.first = tokens.sounds[i], .values = sounds[i].features});
+    rows.push_back({.first = tokens.sounds[i], .values = sounds[i].features, .is_sound = true});
   }
+  return rows;
+}
+
+std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
+                                           std::span<const EncodedImage> images,
+                                           std::span<const EncodedSound> sounds) {
+  std::vector<runner::EmbeddingRows> rows = rows_of(prompt, images);
+  std::ranges::copy(rows_of(SoundTokens{.ids = {}, .sounds = prompt.sounds}, sounds),
+                    std::back_inserter(rows));
+  std::ranges::sort(rows, {}, &runner::EmbeddingRows::first);
   return rows;
 }
 

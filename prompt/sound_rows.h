@@ -1,17 +1,21 @@
 // SoundRows turns sound files into rows for the text decoder of a bundle that hears: windows of
-// log-mel frames go through the audio encoder, and take the place of placeholders.
+// log-mel frames, or the frames of a whole sound, go through the audio encoder, and take the place
+// of placeholders.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/result.h"
 #include "core/thread_pool.h"
-#include "media/log_mel.h"
+#include "media/sound_settings.h"
 #include "packer/bundle_reader.h"
+#include "prompt/image_input.h"
+#include "prompt/image_prompt.h"
 #include "prompt/sound_prompt.h"
 #include "runner/token_embedder.h"
 #include "runner/vision_encoder.h"
@@ -20,7 +24,8 @@ namespace ferry::prompt {
 
 struct EncodedSound {
   double seconds = 0;           // duration of the sound
-  int64_t windows = 0;          // that it was padded to
+  double heard = 0;             // duration of what the feature extractor leaves of it
+  int64_t windows = 1;          // that it was padded to; 1 for the frames of a whole sound
   int64_t rows = 0;             // of all windows
   std::vector<float> features;  // [rows,hidden_size]
 };
@@ -29,34 +34,48 @@ class SoundRows {
  public:
   // Whether the audio encoder of a bundle makes rows of its text decoder.
   static bool is_in(const packer::Bundle& bundle);
-  // Whether such a bundle has the file that makes its prompts. Others take token ids alone.
-  static bool has_prompts(const packer::Bundle& bundle);
-  // Opens the settings of the feature extractor and the tokenizer. kUsage for a bundle that takes
-  // no sound among its tokens; errors as for sound_settings() and SoundPrompt::open().
+  // Whether such a bundle has the file that makes its prompts as mistral-common does.
+  static bool has_prompt_file(const packer::Bundle& bundle);
+  // Opens the settings of the feature extractor and, where prompts are those of mistral-common, the
+  // tokenizer. kUsage for a bundle that takes no sound among its tokens; errors as for
+  // sound_settings() and SoundPrompt::open().
   static Result<SoundRows> open(const packer::Bundle& bundle);
 
   // `pool` must outlive this object.
   Status load_encoder(ThreadPool& pool, const runner::MethodOptions& options);
   bool has_encoder() const { return encoder_ != nullptr; }
-  // Encodes samples of one channel at `rate`, and a file. Both require load_encoder().
+  // Encodes samples of one channel at `rate`, and a file. Both require load_encoder(). kUsage for a
+  // sound that is too long for the context or the encoder, or too short for a row.
   Result<EncodedSound> encode(std::span<const float> samples, int64_t rate);
   Result<EncodedSound> encode(const std::string& path);
 
-  SoundPrompt& prompts() { return prompts_; }
+  // Whether prompts are those of mistral-common. Others are those of the processor (ImagePrompt).
+  bool has_prompts() const { return prompts_.has_value(); }
+  SoundPrompt& prompts() { return *prompts_; }
 
  private:
-  SoundRows(packer::Bundle bundle, const media::LogMelSettings& settings, SoundPrompt prompts)
-      : bundle_(std::move(bundle)), settings_(settings), prompts_(std::move(prompts)) {}
+  SoundRows(packer::Bundle bundle, media::SoundSettings settings)
+      : bundle_(std::move(bundle)), settings_(std::move(settings)) {}
+  // Fails if the context has no room for the rows.
+  Status check_rows(const EncodedSound& sound) const;
+  Status encode_windows(std::vector<float> samples, const media::LogMelSettings& settings,
+                        EncodedSound& out);
+  Status encode_whole(std::vector<float> samples, const media::UsmMelSettings& settings,
+                      EncodedSound& out);
 
   packer::Bundle bundle_;  // shares the mapped files
-  media::LogMelSettings settings_;
-  SoundPrompt prompts_;
+  media::SoundSettings settings_;
+  std::optional<SoundPrompt> prompts_ = {};
   std::unique_ptr<runner::VisionEncoder> encoder_;
   ThreadPool* pool_ = nullptr;
 };
 
 // Returns the rows of the sounds at their places, as views of `sounds`.
 std::vector<runner::EmbeddingRows> rows_of(const SoundTokens& tokens,
+                                           std::span<const EncodedSound> sounds);
+// Returns the rows of images and sounds, in the order of their places.
+std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
+                                           std::span<const EncodedImage> images,
                                            std::span<const EncodedSound> sounds);
 // Returns the rows of each sound.
 std::vector<int64_t> row_counts(std::span<const EncodedSound> sounds);

@@ -92,6 +92,12 @@ Result<Transcriber> Transcriber::load_model(const packer::Bundle& bundle, Thread
   if (const auto* whole = std::get_if<media::NormalizedMelSettings>(&sound)) {
     return load_labels(bundle, *whole, pool, options);
   }
+  if (std::holds_alternative<media::UsmMelSettings>(sound)) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: {} has no request to write a sound down; ferry run --audio FILE "
+                            "--chat TEXT asks it for that",
+                            printable(bundle.path()), bundle.manifest().model_type));
+  }
   if (SoundRows::is_in(bundle)) {
     return load_rows(bundle, std::get<media::LogMelSettings>(sound), pool, options);
   }

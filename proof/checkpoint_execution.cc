@@ -360,7 +360,7 @@ Passed attention_end(const PromptImages& images, int64_t position, int64_t count
   for (int64_t at = position; at < std::min(images.two_way_tokens, position + count); ++at) {
     ends[static_cast<size_t>(at - position)] = images.two_way_tokens;
   }
-  if (images.two_way_tokens > 0) return passed_ends(ends, count);
+  if (images.two_way_tokens > 0 || images.are_sounds()) return passed_ends(ends, count);
   // From the back, so that rows without a token between them are one image.
   int64_t first = -1, end = 0;
   for (size_t i = images.runs.size(); i-- > 0;) {

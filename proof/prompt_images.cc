@@ -331,17 +331,22 @@ Status read_pixels(const Reference& reference, const ReferencePrompt& prompt,
   return read_list_shapes(reference, prompt, rows_of_tile(manifest), images);
 }
 
-// Reads the windows of frames of sounds.
+// Reads the windows of frames of sounds, or the frames of one sound.
 Status read_windows(const Reference& reference, const ReferencePrompt& prompt,
                     const packer::Manifest& manifest, PromptImages& images) {
   const std::string name(kSoundRows.input);
   const Shape shape = reference.shape(prompt, name);
   Shape expected = tile_shape(manifest, kSoundRows);
-  if (!expected.empty() && !shape.empty() && shape[0] > 0) expected[0] = shape[0];
+  if (expected.size() == 3 && shape.size() == 3 && manifest.audio_row_frames) {
+    images.row_frames = *manifest.audio_row_frames;
+    if (shape[1] > 0) expected[1] = std::min(expected[1], shape[1]);
+  } else if (!expected.empty() && !shape.empty() && shape[0] > 0) {
+    expected[0] = shape[0];
+  }
   if (expected.empty() || shape != expected) {
-    return bad_input(fmt::format("{}: {} are {}, the audio encoder takes windows of {}",
-                                 name_of(reference, prompt), name, to_string(shape),
-                                 to_string(expected)));
+    return bad_input(fmt::format(
+        "{}: {} are {}, the audio encoder takes {} {}", name_of(reference, prompt), name,
+        to_string(shape), images.row_frames > 0 ? "sounds of" : "windows of", to_string(expected)));
   }
   images.pixels = FERRY_TRY(reference.floats(prompt, name, shape));
   images.pixel_shape = shape;
@@ -431,8 +436,8 @@ std::vector<runner::EmbeddingRows> PromptImages::rows_of(std::span<const float> 
   size_t at = 0;
   for (const Run& run : runs) {
     const size_t size = static_cast<size_t>(run.count) * stride;
-    views.push_back(
-        {run.first, values.subspan(at, size), run.grid_rows, run.grid_columns, two_way_tokens});
+    views.push_back({run.first, values.subspan(at, size), run.grid_rows, run.grid_columns,
+                     two_way_tokens, are_sounds()});
     at += size;
   }
   return views;

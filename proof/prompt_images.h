@@ -19,11 +19,11 @@
 
 namespace ferry::proof {
 
-// The sounds of a prompt are windows of frames, which are tiles too.
+// The sounds of a prompt are windows of frames, which are tiles too, or the frames of one sound.
 struct PromptImages {
   const RowEncoder* encoder = &kPictureRows;  // what makes rows of them
   // [tiles,3,S,S]; of lists of patches [tiles,P,V], of images of any shape [patches,values]; of
-  // sounds [windows,mels,frames]
+  // sounds [windows,mels,frames], or with row_frames [1,frames,mels]
   Shape pixel_shape = {};
   std::vector<float> pixels = {};    // in this shape; empty if only features are known
   std::vector<float> features = {};  // [rows, row width]; empty until the images are encoded
@@ -40,7 +40,8 @@ struct PromptImages {
   // For lists of patches: the reference's last state of the tower has no rows of padding, and the
   // rows of all tiles lie behind each other.
   bool joins_states = false;
-  int64_t width = 0;  // hidden_size: the first columns of a row are the embedding
+  int64_t row_frames = 0;  // of a sound of any number of frames: those of a row, else 0
+  int64_t width = 0;       // hidden_size: the first columns of a row are the embedding
   // Consecutive positions of placeholders; of images that have places with their blocks.
   struct Run {
     int64_t first = 0, count = 0;
@@ -62,10 +63,13 @@ struct PromptImages {
   bool has_lists() const { return !grid && !tiled && !shapes.empty(); }
   // Returns whether image_features are those of all tiles behind each other, which have different
   // numbers of rows or have them together.
-  bool joins_features() const { return tiled || has_lists(); }
+  bool joins_features() const { return tiled || has_lists() || row_frames > 0; }
+  // Whether they are sounds, whose rows see those before them alone.
+  bool are_sounds() const { return encoder->role == kAudioEncoderRole; }
   // Returns the rows of features of a tile, of which the vision encoder gives `given`: the others
   // are of padding.
   int64_t rows_of(size_t tile, int64_t given) const {
+    if (row_frames > 0) return (pixel_shape[1] + row_frames - 1) / row_frames;
     return has_lists() && !picture ? shapes[tile].patches() / (pixel_shape[1] / given) : given;
   }
 };
@@ -88,8 +92,8 @@ std::set<std::string> row_inputs();
 // pixel_values [images,3,H,W] and image_sizes [images,2]; kUnsupported for several frames. Of
 // pictures whose tiles have rows together it has pixel_values [images,tiles,3,S,S] or [tiles of all
 // images,3,S,S], and image_sizes [images,2], the sizes of the pictures before they were cut.
-// A prompt with sounds has input_features [windows,mels,frames] and audio_features instead;
-// kUnsupported for a prompt with both.
+// A prompt with sounds has input_features [windows,mels,frames], or [1,frames,mels] of one sound of
+// any number of frames, and audio_features instead; kUnsupported for a prompt with both.
 // kBadInput unless both give an equal number of rows, at least one, with one placeholder for each
 // row. The placeholder is image_token_id or audio_token_id of the manifest; if the manifest has
 // none, it is the only id that occurs once per row.

@@ -242,8 +242,13 @@ void add_probing_encoder_input(const packer::Manifest& manifest,
 
 void add_probing_sound(const packer::Manifest& manifest, int64_t capacity,
                        std::vector<RecordedPrompt>& prompts) {
-  const Shape window = tile_shape(manifest, kSoundRows);
-  const int64_t rows = rows_of_tile(manifest, kSoundRows);
+  Shape window = tile_shape(manifest, kSoundRows);
+  int64_t rows = rows_of_tile(manifest, kSoundRows);
+  const int64_t each = manifest.audio_row_frames.value_or(0);
+  if (each > 0 && window.size() == 3) {
+    window[1] = std::min(window[1], kProbingFrames);
+    rows = (window[1] + each - 1) / each;
+  }
   const auto found = std::ranges::find_if(
       prompts, [](const RecordedPrompt& prompt) { return prompt.images.empty(); });
   if (window.empty() || rows < 1 || !manifest.audio_token_id || found == prompts.end()) return;
@@ -258,6 +263,7 @@ void add_probing_sound(const packer::Manifest& manifest, int64_t capacity,
   sound.encoder = &kSoundRows;
   sound.runs = {{1, rows}};
   sound.width = manifest.hidden_size;
+  sound.row_frames = each;
   sound.pixel_shape = window;
   sound.pixels.resize(static_cast<size_t>(window[1] * window[2]));
   uint64_t state = 0x6a09e667f3bcc909;  // fixed, so that reports repeat

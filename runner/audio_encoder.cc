@@ -14,14 +14,14 @@
 namespace ferry::runner {
 namespace {
 
-// The sizes that an input states, if it is one of sound. An encoder with labels has the frames
-// first.
-std::optional<AudioEncoder::Sizes> sizes_of(const packer::ManifestPort& port, bool labels) {
+// The sizes that an input states, if it is one of sound. An encoder of any number of frames has the
+// frames first.
+std::optional<AudioEncoder::Sizes> sizes_of(const packer::ManifestPort& port, bool frames_first) {
   const Shape& shape = port.shape;
   if (shape.empty() || shape[0] != 1 || std::ranges::min(shape) < 1) return std::nullopt;
   if (port.name == kInputFeaturesPort && shape.size() == 3) {
-    return labels ? AudioEncoder::Sizes{.mel_bins = shape[2], .frames = shape[1]}
-                  : AudioEncoder::Sizes{.mel_bins = shape[1], .frames = shape[2]};
+    return frames_first ? AudioEncoder::Sizes{.mel_bins = shape[2], .frames = shape[1]}
+                        : AudioEncoder::Sizes{.mel_bins = shape[1], .frames = shape[2]};
   }
   if (port.name == kInputValuesPort && shape.size() == 2) {
     return AudioEncoder::Sizes{.samples = shape[1]};
@@ -60,7 +60,8 @@ Result<AudioEncoder::Sizes> AudioEncoder::sizes_in(const packer::Bundle& bundle)
     const packer::ManifestMethod* method = program.find(kForwardMethod);
     if (method == nullptr) continue;
     for (const packer::ManifestPort& port : method->inputs) {
-      auto sizes = sizes_of(port, labels != nullptr);
+      const bool counted = labels != nullptr || bundle.manifest().audio_row_frames.has_value();
+      auto sizes = sizes_of(port, counted);
       if (!sizes) continue;
       if (labels == nullptr) return *sizes;
       sizes->rows = labels->shape[1];

@@ -10,6 +10,7 @@ void ImageSpans::set(std::span<const EmbeddingRows> rows, int64_t width) {
   spans_.clear();
   are_prompts_ = !rows.empty() && rows.front().prompt_end > 0;
   for (const EmbeddingRows& run : rows) {
+    if (run.is_sound) continue;
     if (run.prompt_end > 0) {
       spans_ = {{0, run.prompt_end}};
       return;

@@ -25,6 +25,7 @@ struct EmbeddingRows {
   int64_t grid_rows = 0, grid_columns = 0;  // of an image that has places in three dimensions
   // Where all tokens of a prompt attend to each other, the position behind its last one, else 0.
   int64_t prompt_end = 0;
+  bool is_sound = false;  // rows of a sound are as tokens of text: they see those before them
 };
 
 class TokenEmbedder {

@@ -123,7 +123,7 @@ Result<VisionEncoder::Sizes> any_shape_sizes(const packer::Bundle& bundle,
 
 namespace {
 
-// Returns the sizes of an encoder of windows of frames.
+// Returns the sizes of an encoder of windows of frames, or of sounds of any number of frames.
 Result<VisionEncoder::Sizes> window_sizes(const packer::Bundle& bundle,
                                           const packer::ManifestComponent& component) {
   const auto* frames =
@@ -142,8 +142,14 @@ Result<VisionEncoder::Sizes> window_sizes(const packer::Bundle& bundle,
     return bad_input(fmt::format("{}: the audio encoder has no output {} of f32 [1, N, {}]",
                                  printable(bundle.path()), kAudioFeaturesPort, whole));
   }
-  return VisionEncoder::Sizes{
+  VisionEncoder::Sizes sizes{
       .tile = frames->shape, .rows = features->shape[1], .width = width, .row_width = whole};
+  const auto& each = bundle.manifest().audio_row_frames;
+  if (!each) return sizes;
+  sizes.row_frames = *each;
+  if (in_range(*each) && sizes.rows_of_frames(frames->shape[1]) == sizes.rows) return sizes;
+  return bad_input(fmt::format("{}: the audio encoder makes {} rows of {} frames, not one of {}",
+                               printable(bundle.path()), sizes.rows, frames->shape[1], *each));
 }
 
 }  // namespace
@@ -286,8 +292,25 @@ Status VisionEncoder::encode_planes(std::span<const float> planes, std::vector<f
   return append_rows(rows, sizes_.rows);
 }
 
+Result<std::vector<float>> VisionEncoder::encode_frames(std::span<const float> frames) {
+  const int64_t most = sizes_.tile[1], mels = sizes_.tile[2];
+  const int64_t count = std::ssize(frames) / mels;
+  if (count * mels != std::ssize(frames) || count < 1 || count > most) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: a sound of {} frames, the audio encoder takes 1 to {}",
+                            printable(set_.bundle().path()), count, most));
+  }
+  chain_.input(0).shape[1] = count;
+  chain_.input(0).bytes = std::as_bytes(frames);
+  FERRY_RETURN_IF_ERROR(chain_.run());
+  std::vector<float> rows;
+  FERRY_RETURN_IF_ERROR(append_rows(rows, sizes_.rows_of_frames(count)));
+  return rows;
+}
+
 Status VisionEncoder::append_rows(std::vector<float>& rows, int64_t kept) {
-  const auto size = static_cast<size_t>(sizes_.rows * row_width());
+  const int64_t given = sizes_.row_frames > 0 ? kept : sizes_.rows;
+  const auto size = static_cast<size_t>(given * row_width());
   const std::span<const std::byte> out = chain_.output(0).bytes;
   if (out.size() != size * sizeof(float)) {
     return bad_input(fmt::format("{}: the encoder gave {} values, expected {}",
@@ -375,6 +398,7 @@ Result<std::vector<float>> VisionEncoder::encode_lists(std::span<const float> pi
 
 Result<std::vector<float>> VisionEncoder::encode_tiles(std::span<const float> pixels,
                                                        std::span<const ImageShape> shapes) {
+  if (sizes_.row_frames > 0) return encode_frames(pixels);
   if (sizes_.picture) return encode_lists(pixels, shapes);
   if (!sizes_.tiles) {
     FERRY_RETURN_IF_ERROR(

@@ -1,6 +1,6 @@
 // VisionEncoder runs the vision encoder of a bundle. Pixels of images or tiles go in, rows for the
 // text decoder come out. It also runs an audio encoder that makes such rows: its tiles are windows
-// of log-mel frames, f32 [1,mels,frames].
+// of log-mel frames, f32 [1,mels,frames], or the frames of one sound, f32 [1,frames,mels].
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,10 @@ class VisionEncoder {
  public:
   struct Sizes {
     // The shape of pixel_values: [1,3,S,S], or [1,P,V] for P patches of V values. The shape of
-    // input_features, where the encoder takes sounds: [1,mels,frames].
+    // input_features, where the encoder takes sounds: [1,mels,frames], or with row_frames
+    // [1,frames,mels] for that many frames at most.
     Shape tile = {};
+    int64_t row_frames = 0;    // where sounds have any number of frames: those of a row, else 0
     int64_t image_size = 0;    // S, the pixels of a side; 0 for other encoders
     int64_t patches = 0;       // P, of lists of patches; 0 for other encoders
     int64_t rows = 0;          // rows of features that a tile becomes; of any shape: at most
@@ -36,6 +38,8 @@ class VisionEncoder {
     std::optional<ImageShape> picture = {};  // set where all images have this shape, in patches
     std::optional<PictureTiles> tiles = {};  // set where pictures have tiles together
 
+    // Returns the rows of a sound of so many frames.
+    int64_t rows_of_frames(int64_t frames) const { return (frames + row_frames - 1) / row_frames; }
     // Returns the rows of a list with so many rows and columns of patches.
     int64_t rows_of(const ImageShape& shape) const { return shape.patches() / (patches / rows); }
     // Returns whether a list of patches may have this shape.
@@ -66,6 +70,8 @@ class VisionEncoder {
   // another number of values, or other shapes.
   // Where pictures have tiles together, `shapes` are the sizes of the pictures in pixels, and the
   // result is their rows (runner/picture_tiles.h).
+  // Of a sound of any number of frames, [frames,mels], they are f32 [rows_of_frames(),width()];
+  // kUsage for no frames or too many.
   // An encoder for images of any shape takes the patches of the images, as the image processor
   // gives them, and their shapes. It returns [blocks of all images, row_width()] in the order of
   // the patches. kBadInput for an image that is too large.
@@ -84,6 +90,8 @@ class VisionEncoder {
 
   Result<std::vector<float>> encode_tiles(std::span<const float> pixels,
                                           std::span<const ImageShape> shapes);
+  // encode() for the frames of one sound of any number.
+  Result<std::vector<float>> encode_frames(std::span<const float> frames);
   // Returns the features of all tiles; of lists of patches, without padding.
   Result<std::vector<float>> features_of_tiles(std::span<const float> pixels,
                                                std::span<const ImageShape> shapes);

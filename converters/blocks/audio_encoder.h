@@ -12,7 +12,8 @@ namespace ferry::converters {
 // cross_v_N f32 [1,rows,heads,head_dim] for every layer N of the decoder. `config.audio` must be
 // set. With AudioConfig::to_rows the output is audio_features f32
 // [1,rows / group,hidden_size] instead. Probes are encoder_hidden_states.N, the inputs of the
-// layers, and encoder_last_hidden_state, all [1,rows,hidden_size].
+// layers, and encoder_last_hidden_state, all [1,rows,hidden_size]. An encoder of Gemma 4 is that of
+// gemma4_audio.h.
 Result<Methods> build_audio_encoder(const ModelConfig& config, const BuildOptions& options);
 
 }  // namespace ferry::converters

@@ -21,15 +21,14 @@ ValueId layer_table_ids(GraphBuilder& b, const DecoderContext& c) {
 }  // namespace
 
 bool takes_layer_tokens(const ModelConfig& config) {
-  return config.vision.has_value() && config.number(kLayerInputSize) > 0;
+  return config.takes_rows() && config.number(kLayerInputSize) > 0;
 }
 
 ValueId padded_ids(GraphBuilder& b, const ModelConfig& config, ValueId ids) {
-  if (!config.vision) return ids;
-  for (const int64_t id : config.vision->padded_ids) {
+  for (const int64_t id : config.padded_ids) {
     if (id >= config.vocab_size) continue;
     const ValueId is_placeholder = b.eq(ids, id);
-    ids = b.where(is_placeholder, int_scalar(b, config.vision->pad_id), ids);
+    ids = b.where(is_placeholder, int_scalar(b, config.pad_id), ids);
   }
   return ids;
 }

@@ -38,7 +38,7 @@ std::vector<float> image_places(const ModelConfig& config, ImageShape shape) {
   for (int64_t row = 0; row < count; ++row) {
     const bool last = row + 1 == count;
     if (has_ends(config)) values.push_back(static_cast<float>(count - 1 - row));
-    if (has_tokens(config)) values.push_back(static_cast<float>(config.vision->pad_id));
+    if (has_tokens(config)) values.push_back(static_cast<float>(config.pad_id));
     if (!has_places(config)) continue;
     const int64_t step = last ? std::max(shape.rows, shape.columns) : 0;
     for (const int64_t value : {step, row / shape.columns, row % shape.columns}) {
@@ -103,6 +103,21 @@ ValueId placed_image(GraphBuilder& b, const ModelConfig& config, const BuildOpti
     parts.push_back(constant_rows(b, "image_places", image_places(config, shape), width));
   }
   return b.cat(parts, 2);
+}
+
+ValueId placed_sound(GraphBuilder& b, const ModelConfig& config, const BuildOptions& options,
+                     ValueId features) {
+  if (!options.placed_rows) return features;
+  std::vector<float> values(static_cast<size_t>(config.hidden_size * config.deepstack()), 0.0F);
+  if (has_ends(config)) values.push_back(0.0F);
+  if (has_tokens(config)) values.push_back(static_cast<float>(config.pad_id));
+  if (has_places(config)) values.insert(values.end(), {1.0F, 0.0F, 0.0F});
+  if (values.empty()) return features;
+  const int64_t width = std::ssize(values);
+  const ValueId row = constant_rows(b, "sound_places", values, width);
+  const Dim count = b.graph()[features].shape[1];
+  return b.cat({features, b.expand(row, {batch(), positions(count), converters::features(width)})},
+               2);
 }
 
 ValueId read_placed_rows(GraphBuilder& b, DecoderContext& c, ValueId rows) {

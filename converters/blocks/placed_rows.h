@@ -40,6 +40,11 @@ ValueId placed_text(GraphBuilder& b, const ModelConfig& config, const BuildOptio
 ValueId placed_image(GraphBuilder& b, const ModelConfig& config, const BuildOptions& options,
                      ValueId features, const std::vector<ValueId>& deepstack, ImageShape shape);
 
+// Returns the rows of a sound, f32 [1,N,row_width()], of features f32 [1,N,hidden_size]. Beside
+// their tokens they are as rows of a text.
+ValueId placed_sound(GraphBuilder& b, const ModelConfig& config, const BuildOptions& options,
+                     ValueId features);
+
 // Reads the columns of `rows` [1,T,row_width()] into the context. Returns the embeddings.
 ValueId read_placed_rows(GraphBuilder& b, DecoderContext& c, ValueId rows);
 

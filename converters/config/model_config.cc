@@ -372,13 +372,22 @@ Status read_vision_part(const JsonFields& outer, const VisionMatch& match, Model
                                                  *placeholder, config.vocab_size));
 }
 
-// Reads the encoders whose output becomes rows of the text decoder.
-Status read_encoders(JsonFields outer, const VisionMatch& match, ModelConfig& config) {
+// Returns what the model takes beside text: what is asked for, where that is a choice.
+Inputs inputs_of(const VisionType& type, Inputs asked) {
+  const bool all = !type.by_choice;
+  return {.images = type.read != nullptr && (all || asked.images),
+          .sounds = type.read_sound != nullptr && (all || asked.sounds)};
+}
+
+// Reads the encoders of `inputs`, whose output becomes rows of the text decoder.
+Status read_encoders(JsonFields outer, const VisionMatch& match, Inputs inputs,
+                     ModelConfig& config) {
   const nlohmann::json defaults = nlohmann::json::parse(match.type->defaults);
   outer.set_defaults(defaults);
   config.vision_family = match.family;
-  if (match.type->read != nullptr) FERRY_RETURN_IF_ERROR(read_vision_part(outer, match, config));
-  if (match.type->read_sound == nullptr) return {};
+  if (inputs.images) FERRY_RETURN_IF_ERROR(read_vision_part(outer, match, config));
+  if (match.type->read_rows != nullptr) FERRY_RETURN_IF_ERROR(match.type->read_rows(outer, config));
+  if (!inputs.sounds) return {};
   FERRY_RETURN_IF_ERROR(match.type->read_sound(outer, config));
   if (!config.audio || config.audio->to_rows->token_id < config.vocab_size) return {};
   return outer.bad("audio_token_id",
@@ -458,7 +467,7 @@ int64_t ModelConfig::number(std::string_view name) const {
 
 Result<ModelConfig> parse_model_config(const std::string& config_json,
                                        const std::string& generation_json, const std::string& name,
-                                       ConfigReport* report, FamilyTable families, bool images) {
+                                       ConfigReport* report, FamilyTable families, Inputs inputs) {
   const nlohmann::json document = FERRY_TRY(parse_object(config_json, name));
   KeyLog log;
   JsonFields outer(document, name, "");
@@ -466,7 +475,8 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
   const auto model_type = FERRY_TRY(outer.text("model_type"));
   if (!model_type) return outer.bad("model_type", "is missing");
   std::optional<VisionMatch> vision = find_vision_family(*model_type);
-  if (vision && vision->type->by_choice && !images) vision.reset();
+  if (vision) inputs = inputs_of(*vision->type, inputs);
+  if (vision && inputs.are_text()) vision.reset();
   const TextPart part = FERRY_TRY(vision ? text_part_of(outer, *vision, families)
                                          : own_text_part(outer, *model_type, families));
   const FamilyMatch& match = part.match;
@@ -497,7 +507,7 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
   const JsonFields& settling = match.multimodal && type.wrapper.outer_ties ? outer : text;
   config.tie_unless_stored =
       !vision && config.tie_word_embeddings && !settling.states("tie_word_embeddings");
-  if (vision) FERRY_RETURN_IF_ERROR(read_encoders(outer, *vision, config));
+  if (vision) FERRY_RETURN_IF_ERROR(read_encoders(outer, *vision, inputs, config));
   if (vision) {
     config.rope.first_position = config.sliding_rope.first_position = vision->type->first_position;
     if (vision->type->plain_head) config.scalars.logits = 1.0;

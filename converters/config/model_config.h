@@ -106,9 +106,6 @@ struct VisionConfig {
   bool two_way_images = false;   // in the text decoder, the rows of an image attend to each other
   bool two_way_prompts = false;  // and so do all tokens of a prompt with images (PaliGemma)
   bool two_way_in_windows = false;  // of two_way_images: only in layers with windows
-  // Token ids whose embedding is that of token `pad_id`, and so are their layer inputs.
-  std::vector<int64_t> padded_ids = {};
-  int64_t pad_id = 0;
   std::optional<AnyShapeConfig> any_shape = {};
   std::optional<Gemma4TowerConfig> gemma4 = {};
   // Set where features of tiles are put together to those of a picture (LLaVA-NeXT). Each tile has
@@ -171,8 +168,30 @@ struct ConformerConfig {
   bool operator==(const ConformerConfig&) const = default;
 };
 
+// The parts of an audio encoder of Gemma 4 beside its layers of two half MLPs, attention and a
+// convolution. Two convolutions with steps of 2 make a row of four frames. A row attends to `past`
+// rows, of which it is the last, and to those before the `future`-th behind it. Scores have a part
+// by distance, for which the reference cuts rows into chunks.
+struct Gemma4AudioConfig {
+  int64_t channels[2] = {0, 0};  // of the two convolutions
+  int64_t time_kernel = 0;  // of the convolution in every layer, over a row and those before it
+  int64_t chunk = 0, past = 0, future = 0;
+  double cap = 50.0;       // scores become cap * tanh(score / cap)
+  double residual = 0.5;   // multiplies the output of an MLP
+  double greatest = 1e10;  // states are held between -greatest and greatest
+  double norm_eps = 1e-6;  // of norms in and before convolutions, and of the one behind the encoder
+  bool clips = true;       // inputs and outputs of linear layers are held between stored limits
+  int64_t output_size = 0;
+
+  // The reference states the number of mel bins by that of channels.
+  int64_t mel_bins() const { return channels[0] / 4 * 4; }
+  // The rows that one chunk may attend to.
+  int64_t context() const { return chunk + past + future; }
+  bool operator==(const Gemma4AudioConfig&) const = default;
+};
+
 // SoundRowsConfig describes how rows of an audio encoder become rows of the text decoder: by a
-// linear over a group of rows, an activation and a linear (Voxtral).
+// linear over a group of rows, an activation and a linear (Voxtral), or by one linear (Gemma 4).
 struct SoundRowsConfig {
   int64_t width = 0;  // of a row of the encoder
   int64_t group = 1;  // rows of the encoder that become one
@@ -185,24 +204,28 @@ struct SoundRowsConfig {
 // (cross-attention); its width is hidden_size of the decoder. Or its output becomes rows of the
 // text decoder, in the place of placeholders (`to_rows`). It takes log-mel frames, whose number
 // two convolutions halve and which have learned positions (Whisper), or samples, of which three
-// convolutions make rows with RoPE (Moonshine). Or it is the whole model, a FastConformer, which
-// takes log-mel frames of any number and gives the outputs of labels (Parakeet).
+// convolutions make rows with RoPE (Moonshine). Or it takes log-mel frames of any number, of which
+// each four are a row (Gemma 4). Or it is the whole model, a FastConformer, which takes log-mel
+// frames of any number and gives the outputs of labels (Parakeet).
 struct AudioConfig {
   int64_t mel_bins = 0;  // 0: it takes samples
   int64_t num_layers = 0;
   int64_t num_heads = 0, head_dim = 0;
   int64_t intermediate_size = 0;
-  int64_t positions = 0;  // rows of the output; 0 where it takes samples, as many as they make
+  int64_t positions = 0;  // rows of the output; 0 where they follow from the length of a sound
   Activation activation = Activation::kGelu;
   bool norm_bias = true;  // of its layer norms
   // Biases of attention, in both directions and of cross-attention.
   bool query_bias = true, key_bias = false, value_bias = true, output_bias = true;
 
   std::optional<ConformerConfig> conformer = {};
+  std::optional<Gemma4AudioConfig> gemma4 = {};
   std::optional<SoundRowsConfig> to_rows = {};
 
-  // Returns the rows of the text decoder that a sound becomes.
+  // Returns the rows of the text decoder that a window of sound becomes.
   int64_t row_count() const { return positions / to_rows->group; }
+  // Whether it takes log-mel frames of any number.
+  bool counts_frames() const { return conformer || gemma4; }
   bool takes_samples() const { return mel_bins == 0; }
   int64_t frames() const { return 2 * positions; }
   bool operator==(const AudioConfig&) const = default;
@@ -474,6 +497,10 @@ struct ModelConfig {
   MoeConfig moe;
   std::optional<VisionConfig> vision;
   std::optional<AudioConfig> audio;
+  // Of a decoder that takes rows: token ids whose embedding is that of token `pad_id`, and so are
+  // their layer inputs.
+  std::vector<int64_t> padded_ids;
+  int64_t pad_id = 0;
   std::optional<RelativeBiasConfig> relative_bias;
   std::optional<SourceConfig> source;
 
@@ -520,6 +547,13 @@ struct VersionReading {
   bool operator==(const VersionReading&) const = default;
 };
 
+// What the programs of a model take beside text, where towers are built by choice.
+struct Inputs {
+  bool images = false, sounds = false;
+  bool are_text() const { return !images && !sounds; }
+  bool operator==(const Inputs&) const = default;
+};
+
 // Findings about a config that a user may want to know.
 struct ConfigReport {
   // Paths of the keys that neither Ferry nor the reference reads, sorted
@@ -534,10 +568,10 @@ struct ConfigReport {
 // or empty. Messages begin with `name` and name the key. kBadInput: a number is missing, has the
 // wrong kind, is out of range or inconsistent. kUnsupported: a type or a feature would change the
 // output (kinds of RoPE, activations). An absent key has the default of transformers' configuration
-// class. `report` may be null. With `images`, a model whose vision tower is built by choice has it.
+// class. `report` may be null. A model whose towers are built by choice has those of `inputs`.
 Result<ModelConfig> parse_model_config(const std::string& config_json,
                                        const std::string& generation_json, const std::string& name,
                                        ConfigReport* report = nullptr,
-                                       FamilyTable families = all_families(), bool images = false);
+                                       FamilyTable families = all_families(), Inputs inputs = {});
 
 }  // namespace ferry::converters

@@ -1,19 +1,23 @@
-// Gemma 4 with images: a tower over lists of patches of any number of rows and columns, with
-// learned positions and RoPE by column and row, the average of each square of patches, an RMS norm
-// and one linear. In the text decoder, the rows of an image may attend to each other in the layers
-// with windows. Source: transformers, models/gemma4/modeling_gemma4.py.
+// Gemma 4 with images and sounds. Of images a tower over lists of patches of any number of rows and
+// columns, with learned positions and RoPE by column and row, the average of each square of
+// patches, an RMS norm and one linear. In the text decoder, the rows of an image may attend to each
+// other in the layers with windows. Of sounds gemma4_audio.h. Source: transformers,
+// models/gemma4/modeling_gemma4.py.
 
 #include <fmt/format.h>
 
 #include "converters/config/config_parts.h"
+#include "converters/families/gemma4_audio.h"
 #include "converters/families/vision_families.h"
+#include "converters/keys/gemma4_audio_keys.h"
 #include "converters/keys/standard_keys.h"
 #include "core/text.h"
 
 namespace ferry::converters::families::gemma4_vision {
 namespace {
 
-constexpr const char* kAudio = "audio: only text and images are built";
+constexpr const char* kNoImages = "vision: no images are asked for";
+constexpr const char* kNoSounds = "audio: no sounds are asked for";
 constexpr IntRange kPatchRange = {1, 256};
 constexpr IntRange kPoolRange = {1, 64};
 constexpr IntRange kIdRange = {0, INT32_MAX};
@@ -82,18 +86,18 @@ Status read_tower(const JsonFields& vision, VisionConfig& config) {
 
 // Placeholders of images, videos and sounds have the embedding and the layer inputs of the padding
 // token.
-Status read_placeholders(const JsonFields& outer, const JsonFields& text, VisionConfig& config) {
-  config.image_token_id = FERRY_TRY(outer.required("image_token_id", kIdRange));
-  config.padded_ids = {*config.image_token_id};
-  for (const char* key : {"video_token_id", "audio_token_id"}) {
+Status read_rows(const JsonFields& outer, ModelConfig& config) {
+  const auto text = FERRY_TRY(outer.object("text_config"));
+  if (!text) return outer.bad("text_config", "is missing");
+  for (const char* key : {"image_token_id", "video_token_id", "audio_token_id"}) {
     if (const auto id = FERRY_TRY(outer.integer(key, kIdRange))) config.padded_ids.push_back(*id);
   }
   constexpr const char* kPad = "pad_token_id";
-  if (text.states(kPad) && text.find(kPad) == nullptr) {
-    return text.bad(kPad, "is null, and placeholders of images have its embedding");
+  if (text->states(kPad) && text->find(kPad) == nullptr) {
+    return text->bad(kPad, "is null, and placeholders of images have its embedding");
   }
-  const int64_t vocab = FERRY_TRY(text.integer_or("vocab_size", kSizeRange, 262144));
-  config.pad_id = FERRY_TRY(text.integer_or(kPad, {0, vocab - 1}, 0));
+  const int64_t vocab = FERRY_TRY(text->integer_or("vocab_size", kSizeRange, 262144));
+  config.pad_id = FERRY_TRY(text->integer_or(kPad, {0, vocab - 1}, 0));
   return {};
 }
 
@@ -101,7 +105,7 @@ Status read(const JsonFields& outer, const JsonFields& vision, VisionConfig& con
   FERRY_RETURN_IF_ERROR(read_tower(vision, config));
   const auto text = FERRY_TRY(outer.object("text_config"));
   if (!text) return outer.bad("text_config", "is missing");
-  FERRY_RETURN_IF_ERROR(read_placeholders(outer, *text, config));
+  config.image_token_id = FERRY_TRY(outer.required("image_token_id", kIdRange));
   const auto direction = FERRY_TRY(text->text("use_bidirectional_attention"));
   config.two_way_images = config.two_way_in_windows = direction == "vision";
   return {};
@@ -170,12 +174,23 @@ std::vector<KeyRule> tower_of(const VisionConfig& vision, const std::string& tow
                                      {"std_scale", "vision.features.scale"}})});
 }
 
+std::vector<KeyRule> vision_rules(const ModelConfig& config) {
+  if (!config.vision) {
+    return {drop_rule("model.vision_tower.*", kNoImages),
+            drop_rule("model.embed_vision.*", kNoImages)};
+  }
+  return concat({tower_of(*config.vision, "model.vision_tower."),
+                 tower_renames("model.embed_vision.", 0,
+                               {{"embedding_projection.weight", "vision.connector.w1.weight"}})});
+}
+
+std::vector<KeyRule> audio_rules(const ModelConfig& config) {
+  if (config.audio) return gemma4_audio_rules("model.audio_tower.", "model.embed_audio.", config);
+  return {drop_rule("model.audio_tower.*", kNoSounds), drop_rule("model.embed_audio.*", kNoSounds)};
+}
+
 std::vector<KeyRule> rules(const ModelConfig& config) {
-  return concat(
-      {tower_of(*config.vision, "model.vision_tower."),
-       tower_renames("model.embed_vision.", 0,
-                     {{"embedding_projection.weight", "vision.connector.w1.weight"}}),
-       {drop_rule("model.audio_tower.*", kAudio), drop_rule("model.embed_audio.*", kAudio)}});
+  return concat({vision_rules(config), audio_rules(config)});
 }
 
 }  // namespace
@@ -185,6 +200,8 @@ const VisionFamily kFamily = {.types = {{.name = "gemma4",
                                          .tied = true,
                                          .defaults = kDefaults,
                                          .read = read,
+                                         .read_sound = read_gemma4_sound,
+                                         .read_rows = read_rows,
                                          .towers = {kTower},
                                          .patch_lists = true,
                                          .reads_all = true,

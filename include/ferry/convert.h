@@ -108,9 +108,9 @@ struct ConvertOptions {
   ValueType mask_type = ValueType::kF32;      // for kStatic
   ValueType logits_type = ValueType::kF32;    // for kStatic
   bool all_logits = false;  // logits of all tokens instead of the last one; always with kStatic
-  // The vision tower too, or text alone (gemma3, Qwen-VL); unset: the tower if the checkpoint has
-  // it.
-  std::optional<bool> images = {};
+  // The vision tower and the audio encoder too, or text alone (gemma3, gemma4, Qwen-VL). Where one
+  // is set, the other is false by default; where none is, the model has what the checkpoint has.
+  std::optional<bool> images = {}, sounds = {};
   // Most patches of an image, where the tower takes images of any shape; unset: 4096, or as many as
   // fill the context.
   std::optional<int64_t> max_patches = {};

@@ -50,7 +50,7 @@ def arguments(words):
     parser.add_argument("--image", action="append", default=[], metavar="FILE",
                         help="a prompt that asks what this image shows; may be repeated")
     parser.add_argument("--audio", action="append", default=[], metavar="FILE",
-                        help="a prompt with this sound, for a model of speech; may be repeated")
+                        help="a prompt with this sound, for a model that hears; may be repeated")
     parser.add_argument("--max-new", type=int, metavar="N",
                         help=f"greedy tokens of each prompt, 0 for none (default {GREEDY_TOKENS}, or what the model has positions for)")
     parser.add_argument("--dtype", choices=DTYPES, default="f32",

@@ -168,6 +168,7 @@ ConvertOptions convert_options(const nb::dict& given) {
   std::optional<std::pair<int64_t, int64_t>> image_size;
   options.read("image_size", image_size).read("one_program", o.one_program);
   options.read("images", o.images)
+      .read("sounds", o.sounds)
       .read("max_patches", o.max_patches)
       .read("max_sound", o.max_sound)
       .read("max_source", o.max_source)

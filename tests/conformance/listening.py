@@ -1,9 +1,14 @@
-"""Random language models that hear (Voxtral) are converted right, and their prompts are those of mistral-common.
+"""Random language models that hear (Voxtral, Gemma 4) are converted right, and their prompts are those of mistral-common and of the processor.
 
 A case draws a model, the sounds of a chat or of a request to write one down, and the layout of the bundle. The ids of the prompt are those
 of VoxtralProcessor, the windows of frames those of the numpy path of its extractor within the bounds of sounds.py, `python -m
 ferry.reference` makes the reference, `ferry verify` proves every stage, and `ferry run` and `ferry transcribe` give the tokens of
 generate(). Another case draws texts, whose ids must be those of mistral-common, texts with control tokens among them.
+
+For Gemma 4 a case draws an audio encoder, the settings of a feature extractor, a vision tower or none, and a prompt with sounds and
+pictures; ids, frames and tokens are those of its processor and of generate() with frames of padding. Frames are compared with the
+extractor's, whose transform is in f64 then, within 1e-6 times the larger of 1 and the greatest value (1e-4 where a sound is resampled);
+the case says how far the extractor's own f32 is. Another case has sounds at the limits of length.
 
     python3 tests/conformance/listening.py --ferry build/release/bin/ferry [--sample] [--seed N] [--only TEXT]
 """
@@ -11,10 +16,13 @@ import json
 import random
 
 import common
+import make_gemma4_sound_golden as gemma4
 import make_speech_golden as speech
+import make_vision_golden as vision
 import make_voxtral_golden as golden  # it imports torch and transformers
 import numpy as np
 import safetensors.numpy
+import soundfile
 import sounds
 import torch
 import transformers
@@ -134,6 +142,154 @@ def texts(promise, number):
     return f"{len(lines)} texts"
 
 
+def drawn_extractor(r, mels):
+    means = [r.uniform(-5, 0) for _ in range(mels)] if r.random() < 0.3 else None
+    deviations = [r.uniform(0.5, 2) for _ in range(mels)] if r.random() < 0.3 else None
+    return dict(feature_size=mels, frame_length_ms=r.choice([20.0, 20.0, 32.0, 25.0, 16.1]), hop_length_ms=r.choice([10.0, 10.0, 20.0, 12.5]),
+                min_frequency=r.choice([0.0, 0.0, 125.0]), max_frequency=r.choice([8000.0, 8000.0, 7600.0]), preemphasis=r.choice([0.0, 0.0, 0.97]),
+                preemphasis_htk_flavor=r.random() < 0.5, fft_overdrive=r.random() < 0.3, input_scale_factor=r.choice([1.0, 1.0, 0.37, 300.0]),
+                mel_floor=r.choice([1e-3, 1e-3, 1e-5]), per_bin_mean=means, per_bin_stddev=deviations)
+
+
+def drawn_gemma4(r):
+    heads = r.choice([1, 2, 4])
+    bins = r.choice([1, 4, 8])
+    audio = gemma4.audio_config(
+        hidden_size=heads * r.choice([2, 4, 6, 16]), num_attention_heads=heads, num_hidden_layers=r.choice([1, 2, 3]),
+        hidden_act=r.choice(["silu", "silu", "gelu", "relu"]), subsampling_conv_channels=[4 * bins + r.choice([0, 0, 3]), r.choice([4, 6])],
+        conv_kernel_size=r.choice([5, 5, 1, 8]), residual_weight=r.choice([0.5, 0.5, 1.3]), attention_chunk_size=r.choice([12, 12, 1, 5, 40]),
+        attention_context_left=r.choice([13, 13, 2, 6, 41]), attention_context_right=r.choice([0, 0, 1, 4, 20]),
+        attention_logit_cap=r.choice([50.0, 50.0, 1.5]), use_clipped_linears=r.random() < 0.6, rms_norm_eps=r.choice([1e-6, 1e-3]),
+        gradient_clipping=r.choice([1e10, 1e10, 1.0]), output_proj_dims=r.choice([20, 32]))
+    inputs = r.choice([12, 12, 0])  # without which the class of the reference takes no shared layers
+    text = dict(use_bidirectional_attention=r.choice([None, None, "vision"]), hidden_size_per_layer_input=inputs,
+                num_kv_shared_layers=r.choice([0, 2]) if inputs else 0, max_position_embeddings=2048, sliding_window=r.choice([12, 200]))
+    return gemma4.config_of(audio=audio, text=text, sees=r.random() < 0.6), 4 * bins
+
+
+def gemma4_sound(r, folder, longest):
+    """A sound of which there is a frame; shorter ones must be refused."""
+    while True:
+        path = sounds.draw(r, folder, longest=longest)[0]
+        if len(speech.samples_of(path)) > 2000:
+            return path.name
+        if len(speech.samples_of(path)) <= 120:
+            common.Ferry("preprocess", "--audio", path, "--checkpoint", folder, "-o", folder / "short.safetensors").ends_with(2)
+
+
+def drawn_prompt(r, folder, sees):
+    """Sounds, pictures and texts, in a chat or without."""
+    words = ["What is it?", "The 12 of them", "th\u00e9 and", " spaced  out\n\n"]
+    files = [gemma4_sound(r, folder, r.choice([2.5, 2.5, 12.0])) for _ in range(r.choice([1, 1, 1, 2]))]
+    pictures = [r.choice(["noise.png", "tiny.png"])] if sees and r.random() < 0.5 else []
+    if r.random() < 0.25:
+        return dict(prompt=r.choice(words), audio=files, image=pictures)
+    content = [dict(audio=name) for name in files] + [dict(image=name) for name in pictures] + [dict(type="text", text=r.choice(words))]
+    r.shuffle(content)
+    messages = [dict(role="user", content=content)]
+    if r.random() < 0.3:
+        messages += [dict(role="assistant", content=[dict(type="text", text="Yes.")]), gemma4.user(r.choice(words))]
+    return dict(messages=messages)
+
+
+def gemma4_words(folder, case):
+    """The options of ferry run for a case."""
+    words = [word for name in gemma4.files_of(case, "audio") for word in ("--audio", folder / name)]
+    words += [word for name in gemma4.files_of(case, "image") for word in ("--image", vision.IMAGES / name)]
+    if "messages" not in case:
+        return ["--prompt", case["prompt"], *words]
+    (folder / "chat.json").write_text(json.dumps(gemma4.typed(case["messages"])))
+    return ["--messages", folder / "chat.json", *words]
+
+
+def check_frames(folder, extractor, name):
+    common.Ferry("preprocess", "--audio", folder / name, "--checkpoint", folder, "-o", folder / f"{name}.safetensors").ends_with(0)
+    made = safetensors.numpy.load_file(folder / f"{name}.safetensors")
+    samples = speech.samples_of(folder / name)
+    in_f32 = extractor([samples], return_tensors="np")
+    with gemma4.InF64():
+        wanted = extractor([samples], return_tensors="np")
+    if made["input_features"].shape != wanted["input_features"].shape:
+        raise Wrong(f"{name}: {made['input_features'].shape}, the reference {wanted['input_features'].shape}")
+    if not np.array_equal(made["input_features_mask"], wanted["input_features_mask"]):
+        raise Wrong(f"{name}: another mask")
+    scale = max(1.0, float(np.abs(wanted["input_features"]).max()))
+    distance = float(np.abs(made["input_features"] - wanted["input_features"]).max())
+    if distance > scale * (1e-6 if f"-{speech.RATE}-" in name else 1e-4):
+        raise Wrong(f"{name}: frames differ by {distance:.3g}")
+    return distance, float(np.abs(in_f32["input_features"] - wanted["input_features"]).max())
+
+
+def save_gemma4(folder, r, config, mels):
+    settings = drawn_extractor(r, mels)
+    made = gemma4.make_model(folder, r.randrange(1 << 30), config, r.choice([torch.float32, torch.bfloat16]), sound=gemma4.extractor(**settings),
+                             max_new_tokens=8)
+    stated = json.loads((folder / "processor_config.json").read_text())
+    stated["feature_extractor"].update({key: settings[key] for key in ("frame_length_ms", "hop_length_ms")})  # which are not saved
+    (folder / "processor_config.json").write_text(json.dumps(stated, indent=2))
+    return made
+
+
+def gemma4_model(promise, number):
+    r = random.Random(f"{promise.seed} gemma4 {number}")
+    folder = promise.folder / f"gemma4-{number}"
+    folder.mkdir()
+    config, mels = drawn_gemma4(r)
+    made = save_gemma4(folder, r, config, mels)
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    sees = config["vision_config"] is not None
+    case = drawn_prompt(r, folder, sees)
+    names = gemma4.files_of(case, "audio")
+    distances = [check_frames(folder, processor.feature_extractor, name) for name in names]
+    inputs = gemma4.inputs_of(processor, folder, case)
+    case["ids"] = inputs["input_ids"][0].tolist()
+    style = r.choice([[], ["--shards", str(r.randint(1, 4))], ["--layout", "one-program", "--inputs", "sounds"], ["--prefill-length", "150"],
+                      ["--program", "static", "--context-length", "1024"], ["--kv-dtype", "f16"]])
+    if gemma4.files_of(case, "image") and "one-program" in style:
+        style = []
+    common.convert(folder, folder / "bundle", "--dtype", "f32", *(["--context-length", "2048"] if "--context-length" not in style else []), *style)
+    if len(names) == 1 and not gemma4.files_of(case, "image"):
+        prove(folder, case, names[0])
+    wanted = gemma4.answer(made, inputs, 8)
+    result = common.Ferry("run", folder / "bundle", *gemma4_words(folder, case), "--greedy", "--max-new", "8", "--json").ends_with(0).result
+    tokens = result["tokens"]
+    tokens = tokens[:-1] if tokens and tokens[-1] == gemma4.END else tokens
+    if result["prompt_tokens"] != case["ids"]:
+        raise Wrong(f"ids {result['prompt_tokens'][:20]} ..., the reference {case['ids'][:20]} ...")
+    if tokens != wanted and "f16" not in style:
+        raise Wrong(f"tokens {tokens}, the reference {wanted}")
+    far, rounding = max(d[0] for d in distances), max(d[1] for d in distances)
+    return (f"{', '.join(names)}: {len(case['ids'])} ids, {len(wanted)} tokens, frames within {far:.2g} (f32 of the extractor {rounding:.2g}), "
+            f"{' '.join(style) or 'plain'}")
+
+
+def gemma4_lengths(promise):
+    """Sounds at the limits of length: one frame, one row more, 30 seconds, and longer ones, which are cut."""
+    r = random.Random(f"{promise.seed} gemma4 lengths")
+    folder = promise.folder / "gemma4-lengths"
+    folder.mkdir()
+    made = gemma4.make_model(folder, 3, gemma4.config_of(text=dict(max_position_embeddings=2048)), torch.float32, max_new_tokens=4)
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    common.convert(folder, folder / "bundle", "--dtype", "f32", "--context-length", "2048")
+    noise = np.random.default_rng(r.randrange(1 << 30))
+    rows = []
+    for count in (161, 320, 321, 800, 801, 801 + 160 * 48, 479_873, 480_000, 480_001, 533_333):
+        name = f"noise-16000-{count}.wav"
+        soundfile.write(folder / name, noise.uniform(-0.5, 0.5, count), 16000, subtype="FLOAT")
+        check_frames(folder, processor.feature_extractor, name)
+        case = dict(messages=[gemma4.user("@" + name, "What?")])
+        inputs = gemma4.inputs_of(processor, folder, case)
+        result = common.Ferry("run", folder / "bundle", *gemma4_words(folder, case), "--greedy", "--max-new", "4", "--json").ends_with(0).result
+        wanted = gemma4.answer(made, inputs, 4)
+        tokens = result["tokens"][:-1] if result["tokens"][-1] == gemma4.END else result["tokens"]
+        if result["prompt_tokens"] != inputs["input_ids"][0].tolist() or tokens != wanted:
+            raise Wrong(f"{count} samples: {tokens}, the reference {wanted}")
+        rows.append(result["prompt_tokens"].count(gemma4.AUDIO))
+    soundfile.write(folder / "short.wav", np.zeros(160), 16000)
+    common.Ferry("run", folder / "bundle", "--audio", folder / "short.wav", "--chat", "a").ends_with(2)
+    return f"rows of sounds: {rows}"
+
+
 def main():
     promise = common.Promise(__doc__)
     transformers.utils.logging.set_verbosity(60)
@@ -142,6 +298,9 @@ def main():
         promise.case(f"texts {number}", texts, promise, number)
     for number in range(4 if promise.sample else 30):
         promise.case(f"voxtral {number}", model, promise, number)
+    promise.case("gemma4 lengths", gemma4_lengths, promise)
+    for number in range(4 if promise.sample else 40):
+        promise.case(f"gemma4 {number}", gemma4_model, promise, number)
     promise.finish()
 
 

@@ -22,7 +22,8 @@ inline std::string family_file(const std::string& family, const std::string& nam
 // With `images`, the model has a vision tower that is built by choice.
 inline ModelConfig family_config(const std::string& family, bool images = false) {
   const std::string text = read_text_file(family_file(family, "config.json"), 1 << 20).value();
-  return parse_model_config(text, "", "config.json", nullptr, all_families(), images).value();
+  return parse_model_config(text, "", "config.json", nullptr, all_families(), {.images = images})
+      .value();
 }
 
 // Parses lines of "NAME DTYPE DIM...".

@@ -2,13 +2,12 @@
 // transformers (tests/conformance/make_label_golden.py).
 #include <gtest/gtest.h>
 
-#include "tests/cli/checkpoints.h"
-#include "tests/end_to_end/verb_outcomes.h"
+#include "tests/end_to_end/sound_checkpoints.h"
 
 namespace ferry::speech_labels_test {
 namespace {
 
-using namespace verb_outcomes;
+using namespace sound_checkpoints;
 
 std::string parakeet() { return fixture("speech/parakeet"); }
 std::string golden() { return parakeet() + "/golden.safetensors"; }
@@ -16,18 +15,6 @@ std::string sound(const std::string& name) { return fixture("sound/" + name); }
 
 std::string convert(const TempDir& dir, const Line& options) {
   return converted(dir, parakeet(), options);
-}
-
-// Returns a copy of the checkpoint in which a file has another value for a key.
-std::string changed(const TempDir& dir, const std::string& file, const Json::json_pointer& key,
-                    const Json& value) {
-  const std::string folder = dir / "changed";
-  std::filesystem::remove_all(folder);
-  std::filesystem::copy(parakeet(), folder);
-  Json fields = Json::parse(read_bytes(folder + "/" + file));
-  fields[key] = value;
-  write_bytes(folder + "/" + file, fields.dump());
-  return folder;
 }
 
 // Sounds of four lengths go through one program.
@@ -72,16 +59,7 @@ TEST(SpeechLabels, TheReferenceAloneIsCompared) {
 TEST(SpeechLabels, AChangedStageIsFound) {
   const TempDir dir;
   const std::string bundle = convert(dir, {"--dtype", "f32"});
-  for (const std::string name : {"encoder_hidden_states.1", "token_logits"}) {
-    const std::string reference = dir / "golden.safetensors";
-    TensorFile file(golden());
-    std::string bytes = file.bytes_of("audio1." + name);
-    bytes[3] = static_cast<char>(bytes[3] ^ 0x01);
-    file.set_bytes("audio1." + name, bytes);
-    file.write(reference);
-    const Json report = verified({bundle, "--checkpoint", parakeet(), "--reference", reference}, 1);
-    EXPECT_NE(report.dump().find(name), std::string::npos);
-  }
+  expect_changed_stages_found(dir, parakeet(), bundle, {"encoder_hidden_states.1", "token_logits"});
 }
 
 TEST(SpeechLabels, WithoutAReferenceGeneratedSoundIsCompared) {
@@ -140,7 +118,8 @@ TEST(SpeechLabels, ConfigsThatAreNotObeyedAreRefused) {
       {"/encoder_config/hidden_act", "mish", 4}};
   for (const auto& [key, value, code] : cases) {
     SCOPED_TRACE(key);
-    const std::string folder = changed(dir, "config.json", Json::json_pointer(key), value);
+    const std::string folder =
+        with_value(dir, parakeet(), "config.json", Json::json_pointer(key), value);
     const std::string name = std::string(key).substr(std::string(key).rfind('/') + 1);
     expect_refused({"convert", folder, "-o", dir / "out"}, code,
                    name == "hidden_size" ? "num_attention_heads" : name.c_str());
@@ -159,7 +138,7 @@ TEST(SpeechLabels, TokenizersThatMakeOtherTextAreRefused) {
       {"processor_config.json", "/blank_token", "<unk>", 4, "decoder_type"}};
   for (const auto& [file, key, value, code, message] : cases) {
     SCOPED_TRACE(std::string(file) + key + value.dump());
-    const std::string folder = changed(dir, file, Json::json_pointer(key), value);
+    const std::string folder = with_value(dir, parakeet(), file, Json::json_pointer(key), value);
     expect_refused({"convert", folder, "-o", dir / "out"}, code, message);
   }
 }
@@ -171,8 +150,8 @@ TEST(SpeechLabels, ExtractorsThatMakeOtherFramesAreRefused) {
       {"feature_extractor_type", "WhisperFeatureExtractor", "makes other input"}};
   for (const auto& [key, value, message] : cases) {
     const std::string folder =
-        changed(dir, "processor_config.json",
-                Json::json_pointer(std::string("/feature_extractor/") + key), value);
+        with_value(dir, parakeet(), "processor_config.json",
+                   Json::json_pointer(std::string("/feature_extractor/") + key), value);
     const TempDir made;
     expect_refused({"transcribe", converted(made, folder, {"--dtype", "f32"}), sound("long.wav")},
                    3, message);

@@ -35,8 +35,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t nul = text.find('\0');
   const std::string generation = nul == std::string::npos ? "" : text.substr(nul + 1);
   const std::string stated = text.substr(0, nul);
-  const auto images = converters::parse_model_config(stated, generation, "f", nullptr,
-                                                     converters::all_families(), true);
+  const auto images =
+      converters::parse_model_config(stated, generation, "f", nullptr, converters::all_families(),
+                                     {.images = true, .sounds = true});
   if (!images) require_good_message(images.error());
   if (images && images->vision && images->vision->any_shape) {
     require(images->vision->head_dim() % 4 == 0 && images->vision->patch_size >= 1);

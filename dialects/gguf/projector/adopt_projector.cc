@@ -72,7 +72,7 @@ class ProjectorAdopter {
  private:
   Result<ModelConfig> parsed(const std::string& config) const {
     return parse_model_config(config, text_.generation, text_.config_name, nullptr, all_families(),
-                              /*images=*/true);
+                              Inputs{.images = true});
   }
 
   // -- the kind and the model

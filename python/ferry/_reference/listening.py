@@ -1,4 +1,4 @@
-"""Prompts of language models that hear (Voxtral): sounds become windows of frames, and placeholders in the prompt."""
+"""Prompts of language models that hear (Voxtral, Gemma 4): sounds become windows of frames, or all their frames, and placeholders in the prompt."""
 import numpy as np
 
 from .errors import BAD_INPUT, IO, Refused, one_line
@@ -55,5 +55,49 @@ def ids_of(prompt, source):
         return source.processor().apply_chat_template(messages)["input_ids"][0].tolist()
     except Refused:
         raise
+    except Exception as error:  # whatever processors throw
+        raise Refused(BAD_INPUT, f"{prompt.where}: {one_line(error)}")
+
+
+def encode_whole(prompt, source):
+    """-> input_features f32 [1,frames,mels] without the frames of padding, input_features_mask, and input_ids i64 [1,T]
+
+    Tokens are taken as they are, with the placeholders; texts and messages go through the processor.
+    """
+    import torch
+    if prompt.images or prompt.pair is not None:
+        raise Refused(BAD_INPUT, f"{prompt.where}: {source.model_type} takes audio with text, messages or tokens")
+    processor = source.processor()
+    extractor = processor.feature_extractor
+    samples = read(prompt, extractor.sampling_rate)
+    try:
+        made = extractor([samples], return_tensors="pt")
+    except Exception as error:  # whatever extractors throw
+        raise Refused(BAD_INPUT, f"{prompt.where}: {one_line(error)}")
+    frames = int(made["input_features_mask"].sum())
+    if frames == 0:
+        raise Refused(BAD_INPUT, f"{prompt.where}: {prompt.audio}: is too short for a frame")
+    ids = prompt.tokens or whole_ids_of(prompt, processor, samples)
+    wrong = next((i for i in ids if not 0 <= i < source.vocabulary), None)
+    if wrong is not None:
+        raise Refused(BAD_INPUT, f"{prompt.where}: token {wrong} is not in the vocabulary of {source.vocabulary}")
+    rows, placeholders = -(-frames // 4), ids.count(source.config.audio_token_id)
+    if placeholders != rows:
+        raise Refused(BAD_INPUT, f"{prompt.where}: {placeholders} placeholders of {rows} rows of sound")
+    return dict(input_ids=torch.tensor([ids]), input_features=made["input_features"][:, :frames].contiguous(),
+                input_features_mask=torch.ones(1, frames, dtype=torch.bool))
+
+
+def whole_ids_of(prompt, processor, samples):
+    token, text = processor.audio_token, prompt.text or QUESTION
+    messages = prompt.messages
+    if messages is None and processor.chat_template:
+        messages = [dict(role="user", content=[dict(type="audio"), dict(type="text", text=text)])]
+    try:
+        if messages is not None:
+            text = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        elif token not in text:
+            text = token + text
+        return processor(text=[text], audio=[samples], return_tensors="pt", add_special_tokens=messages is None)["input_ids"][0].tolist()
     except Exception as error:  # whatever processors throw
         raise Refused(BAD_INPUT, f"{prompt.where}: {one_line(error)}")

@@ -162,6 +162,9 @@ def encode(prompt, source):
     if source.listens and (prompt.audio is not None or prompt.messages is not None or prompt.text is not None):
         from .listening import encode_listening
         return encode_listening(prompt, source)
+    if source.hears_whole and prompt.audio is not None:
+        from .listening import encode_whole
+        return encode_whole(prompt, source)
     if source.reads:
         from .reading import encode_source
         return encode_source(prompt, source)

@@ -99,7 +99,7 @@ class Recorder:
                 self.watch_images(hooks, put, features, by_blocks(self.model, inputs))
             if self.source.attends:
                 self.watch_encoder(hooks, put)
-            if self.source.listens and "input_features" in inputs:
+            if (self.source.listens or self.source.hears_whole) and "input_features" in inputs:
                 self.watch_sound(hooks, put)
             cache = None if self.source.encodes else self.cache()
             given = dict(inputs, use_cache=False) if cache is None else dict(inputs, use_cache=True, past_key_values=cache)
@@ -107,7 +107,8 @@ class Recorder:
                 given.pop("use_cache")
             ran = self.model(**self.named(given))
         for name, value in inputs.items():
-            put(name, value)
+            if name != "input_features_mask":  # there is no padding
+                put(name, value)
         if features:  # a connector that is called for each tile gives different numbers of rows
             put("image_features", torch.cat(features, dim=0 if len(features) == 1 else 1))
         self.put_states({name: value for name, value in seen.items() if name != "last_hidden_state"}, put)
@@ -173,7 +174,7 @@ class Recorder:
             lambda _, __, out: features.append(out.reshape(1 if out.dim() == 2 else out.shape[0], -1, out.shape[-1]))))
 
     def watch_sound(self, hooks, put):
-        """An encoder whose windows become rows of the decoder."""
+        """An encoder whose windows, or whose frames of one sound, become rows of the decoder."""
         base = self.model.model
         for i, layer in enumerate(layers_of(base.audio_tower)):
             def before(_, arguments, options, i=i):
@@ -185,7 +186,8 @@ class Recorder:
             windows.append(first_tensor(out).shape[0])
             put("encoder_last_hidden_state", first_tensor(out))
         hooks.append(base.audio_tower.register_forward_hook(behind))
-        hooks.append(base.multi_modal_projector.register_forward_hook(
+        connector = base.embed_audio if self.source.hears_whole else base.multi_modal_projector
+        hooks.append(connector.register_forward_hook(
             lambda _, __, out: put("audio_features", out.reshape(windows[-1], -1, out.shape[-1]))))
 
     def watch_encoder(self, hooks, put):

@@ -15,6 +15,8 @@ HEARING = ("whisper", "moonshine")
 LABELLING = ("parakeet_ctc",)
 # Language models whose text decoder takes rows of sound in the place of placeholders.
 LISTENING = ("voxtral",)
+# Those among them whose processor takes images too, and sounds of any length, where the config states an audio encoder.
+HEARING_WHOLE = ("gemma4",)
 # Models with a text encoder, and a text decoder that attends to its output.
 READING = ("t5", "mt5", "umt5", "marian")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
@@ -80,6 +82,7 @@ class Source:
         self.hears = self.labels_sound or (self.model_type in HEARING and not self.encodes)
         self.reads = self.model_type in READING and not self.encodes
         self.listens = self.model_type in LISTENING and not self.encodes
+        self.hears_whole = self.model_type in HEARING_WHOLE and not self.encodes and getattr(self.config, "audio_config", None) is not None
         self.attends = (self.hears or self.reads) and not self.labels_sound
         self.image_token, self.positions = None, None
         if self.labels_sound:

@@ -302,7 +302,8 @@ TEST(VisionConfig, WhatCannotBeIsRefusedByName) {
 }
 
 Result<ModelConfig> parse_images(const json& config) {
-  return parse_model_config(config.dump(), "", "config.json", nullptr, all_families(), true);
+  return parse_model_config(config.dump(), "", "config.json", nullptr, all_families(),
+                            Inputs{.images = true});
 }
 
 // The configs of the first releases have no text_config, and name the whole model in vision_config.
