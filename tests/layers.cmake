@@ -27,7 +27,7 @@ set(audit_may core formats packer dialects checkpoint audit)
 set(batch_may core formats/known_files.h packer/manifest.h batch)
 set(patch_may core formats/safetensors packer/manifest.h packer/manifest_json.h packer/staging_directory.h
     patch)
-set(library_may core formats checkpoint graph converters packer text runner prompt plan proof card conversion listing audit
+set(library_may core formats checkpoint graph converters packer text media/sound.h runner prompt plan proof card conversion listing audit
     signing library)
 set(cli_may core formats graph converters dialects/support_matrix.h packer text media runner prompt checkpoint plan proof conversion
     listing report audit signing batch card patch cli)
