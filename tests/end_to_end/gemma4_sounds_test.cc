@@ -109,6 +109,18 @@ TEST(Gemma4Sounds, WithoutAReferenceAGeneratedImageAndSoundAreCompared) {
   EXPECT_EQ(verified({bundle, "--against", bundle})["result"]["parity"], true);
 }
 
+// Rows of a sound see what is before them, where rows of an image attend to each other. The prompt
+// is shorter than an image.
+TEST(Gemma4Sounds, SoundsAreCausalBesideImagesThatAreNot) {
+  const TempDir dir, made;
+  const std::string source =
+      with_value(dir, gemma4(), "config.json",
+                 Json::json_pointer("/text_config/use_bidirectional_attention"), "vision");
+  const std::string bundle = converted(made, source, kF32);
+  const Json report = verified({bundle, "--checkpoint", source, "--reference", golden()});
+  EXPECT_EQ(report["result"]["parity"], true);
+}
+
 TEST(Gemma4Sounds, TheCheckpointAndTheOptionsSayWhichTowersAreBuilt) {
   const auto components = [](const Line& options) {
     const TempDir dir;
