@@ -109,6 +109,18 @@ TEST(Gemma4Sounds, WithoutAReferenceAGeneratedImageAndSoundAreCompared) {
   EXPECT_EQ(verified({bundle, "--against", bundle})["result"]["parity"], true);
 }
 
+// Rows of a sound see what is before them, where rows of an image attend to each other. The prompt
+// is shorter than an image.
+TEST(Gemma4Sounds, SoundsAreCausalBesideImagesThatAreNot) {
+  const TempDir dir, made;
+  const std::string source =
+      with_value(dir, gemma4(), "config.json",
+                 Json::json_pointer("/text_config/use_bidirectional_attention"), "vision");
+  const std::string bundle = converted(made, source, kF32);
+  const Json report = verified({bundle, "--checkpoint", source, "--reference", golden()});
+  EXPECT_EQ(report["result"]["parity"], true);
+}
+
 TEST(Gemma4Sounds, TheCheckpointAndTheOptionsSayWhichTowersAreBuilt) {
   const auto components = [](const Line& options) {
     const TempDir dir;
@@ -155,7 +167,8 @@ TEST(Gemma4Sounds, LongSoundsAreCutAndShortOnesRefused) {
   EXPECT_EQ(std::count(ids.begin(), ids.end(), Json(6)), 750);
   EXPECT_NE((cut.out + cut.err).find("the first 30 of the 31.0 seconds of sound 1"),
             std::string::npos);
-  const std::string short_bundle = converted(dir, gemma4(), kF32 + Line{"--max-sound", "1"});
+  const TempDir other;
+  const std::string short_bundle = converted(other, gemma4(), kF32 + Line{"--max-sound", "1"});
   expect_refused({"run", short_bundle, "--audio", sound_file("two_windows.wav"), "--chat", "a"}, 2,
                  "the audio encoder takes 100");
 }
@@ -178,9 +191,10 @@ TEST(Gemma4Sounds, WhatDoesNotFitIsRefused) {
   expect_refused(
       {"convert", gemma4(), "-o", dir / "e", "--program", "encoder", "--inputs", "sounds"}, 4,
       "an encoder takes no sounds");
-  const std::string sees = converted(dir, gemma4(), kF32 + Line{"--inputs", "images"});
+  const TempDir seeing, hearing;
+  const std::string sees = converted(seeing, gemma4(), kF32 + Line{"--inputs", "images"});
   expect_refused({"run", sees, "--audio", wav, "--chat", "a"}, 2, "takes no sounds");
-  const std::string hears = converted(dir, gemma4(), kF32 + Line{"--inputs", "sounds"});
+  const std::string hears = converted(hearing, gemma4(), kF32 + Line{"--inputs", "sounds"});
   expect_refused({"run", hears, "--image", picture("tiny.png"), "--chat", "a"}, 2,
                  "takes no images");
 }
