@@ -116,8 +116,8 @@ struct ConvertOptions {
   std::optional<int64_t> max_patches = {};
   // The one size of pictures of a vision encoder that takes planes of pixels; with `one_program`.
   std::optional<ImageSize> image_size = {};
-  // Most seconds of a sound, where the audio encoder takes samples of any number (moonshine);
-  // unset: 60.
+  // Most seconds of a sound, where the audio encoder takes sounds of any length (moonshine,
+  // parakeet, gemma4); unset: 60, of gemma4 30, the most that it takes.
   std::optional<int64_t> max_sound = {};
   // Most tokens of a text that the encoder of an encoder-decoder takes (t5); unset: the smaller of
   // the config and 512.
