@@ -1,7 +1,9 @@
 // Uses what the public interface has for sound, as a program that knows nothing else of Ferry:
 //   listener SPEECH_CHECKPOINT TRANSCRIPT_TOKENS HEARING_CHECKPOINT ANSWER_TOKENS WAV DIRECTORY
+//            SEEING_CHECKPOINT TOKENS OTHER_WAV PICTURE
 // WAV has one channel of 16 bits. The lists of tokens are what the reference makes of it: the
-// transcript without options, and the answer to the sound and "What is said?".
+// transcript without options, and the answer to the sound and "What is said?". The third list is
+// the answer of a model that sees and hears to PICTURE, OTHER_WAV and "Do they fit?".
 #include <ferry/ferry.h>
 
 #include <cctype>
@@ -158,6 +160,28 @@ ferry::Status hears(const ferry::Bundle& bundle, const std::vector<int64_t>& exp
   return {};
 }
 
+ferry::Status sees_and_hears(const ferry::Bundle& bundle, const std::vector<int64_t>& expected,
+                             const std::string& wav, const std::string& picture,
+                             const ferry::Engine& engine) {
+  ferry::Generator generator = FERRY_TRY(ferry::Generator::load(bundle, engine));
+  ferry::GenerateOptions limits;
+  limits.max_new_tokens = 10;
+  ferry::Prompt prompt;
+  prompt.messages = {{.role = "user", .text = "Do they fit?", .images = 1, .sounds = 1}};
+  prompt.images = {picture};
+  prompt.sounds = {{.path = wav}};
+  const auto answer = FERRY_TRY(generator.generate(prompt, limits));
+  expect(answer.tokens == expected, "the answer to a picture and a sound");
+  prompt.sounds = {samples_of(wav)};
+  expect(FERRY_TRY(generator.generate(prompt, limits)).tokens == expected, "samples as a file");
+  prompt.sounds.clear();
+  expect(!generator.generate(prompt, limits), "a sound that is missing beside a picture");
+  const auto transcriber = ferry::Transcriber::load(bundle, engine);
+  expect(!transcriber && transcriber.error().code == ferry::ErrorCode::kUnsupported,
+         "a transcript of a model without a request for it");
+  return {};
+}
+
 ferry::Status run(char** argv) {
   const ferry::Engine engine(2);
   const std::string wav = argv[5], directory = argv[6];
@@ -165,13 +189,15 @@ ferry::Status run(char** argv) {
   FERRY_RETURN_IF_ERROR(transcribes(speech, numbers_in(argv[2]), wav, engine));
   FERRY_RETURN_IF_ERROR(refuses(speech, wav, engine));
   const auto hearing = FERRY_TRY(converted(argv[3], directory + "/hearing", engine));
-  return hears(hearing, numbers_in(argv[4]), wav, engine);
+  FERRY_RETURN_IF_ERROR(hears(hearing, numbers_in(argv[4]), wav, engine));
+  const auto seeing = FERRY_TRY(converted(argv[7], directory + "/seeing", engine));
+  return sees_and_hears(seeing, numbers_in(argv[8]), argv[9], argv[10], engine);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 7) return 2;
+  if (argc != 11) return 2;
   const ferry::Status status = run(argv);
   if (!status) std::fprintf(stderr, "%s\n", status.error().message.c_str());
   return status ? 0 : 1;

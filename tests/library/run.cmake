@@ -67,7 +67,11 @@ file(READ ${SOURCE}/testdata/speech/whisper/transcripts.json transcripts)
 string(JSON transcript GET "${transcripts}" 0 tokens)
 file(READ ${SOURCE}/testdata/speech/voxtral/answers.json answers)
 string(JSON answer GET "${answers}" 3 tokens)
+file(READ ${SOURCE}/testdata/speech/gemma4/answers.json answers)
+string(JSON seen GET "${answers}" 2 tokens)
 run(${DIRECTORY}/build/listener ${SOURCE}/testdata/speech/whisper "${transcript}"
-    ${SOURCE}/testdata/speech/voxtral "${answer}" ${SOURCE}/testdata/sound/mono_16.wav ${DIRECTORY}/listener)
+    ${SOURCE}/testdata/speech/voxtral "${answer}" ${SOURCE}/testdata/sound/mono_16.wav ${DIRECTORY}/listener
+    ${SOURCE}/testdata/speech/gemma4 "${seen}" ${SOURCE}/testdata/sound/mono_8.wav
+    ${SOURCE}/testdata/media/images/noise.png)
 run(${DIRECTORY}/prefix/bin/ferry check ${DIRECTORY}/bundle)
 file(REMOVE_RECURSE ${DIRECTORY})
