@@ -172,8 +172,6 @@ ferry::Status sees_and_hears(const ferry::Bundle& bundle, const std::vector<int6
   prompt.sounds = {{.path = wav}};
   const auto answer = FERRY_TRY(generator.generate(prompt, limits));
   expect(answer.tokens == expected, "the answer to a picture and a sound");
-  prompt.sounds = {samples_of(wav)};
-  expect(FERRY_TRY(generator.generate(prompt, limits)).tokens == expected, "samples as a file");
   prompt.sounds.clear();
   expect(!generator.generate(prompt, limits), "a sound that is missing beside a picture");
   const auto transcriber = ferry::Transcriber::load(bundle, engine);
