@@ -53,7 +53,7 @@ Status NodeCheck::check_node() {
     return error(
         fmt::format("{} inputs and {} outputs", node().inputs.size(), node().outputs.size()));
   }
-  FERRY_RETURN_IF_ERROR(check_sources());
+  FERRY_RETURN_IF_ERROR(check_sources(*info));
   FERRY_RETURN_IF_ERROR(check_range(*info));
   if ((node().flags & ~known_flags(info->form)) != 0) {
     return unsupported(fmt::format("flags {}", node().flags));
@@ -69,11 +69,11 @@ uint32_t NodeCheck::known_flags(Form form) const {
   return pools ? kKeepDims : 0;
 }
 
-Status NodeCheck::check_sources() {
+Status NodeCheck::check_sources(const NodeInfo& info) {
+  const bool has_bias = info.form == Form::kFullyConnected || info.form == Form::kConvolution;
   for (size_t i = 0; i < node().inputs.size(); ++i) {
     const uint32_t id = node().inputs[i];
-    const bool is_bias = i == 2 && node().inputs.size() == 3;  // of a product
-    if (is_bias && id == kNone) continue;
+    if (has_bias && i == 2 && id == kNone) continue;
     const size_t value = values_.find(id);
     if (value == SIZE_MAX) return error(fmt::format("there is no value {}", id));
     if (!has_source_[value]) return error(fmt::format("uses value {} before it is made", id));

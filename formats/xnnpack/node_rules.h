@@ -46,7 +46,7 @@ class NodeCheck {
 
   Status check_node();
   uint32_t known_flags(Form form) const;
-  Status check_sources();
+  Status check_sources(const NodeInfo& info);
   Status check_range(const NodeInfo& info) const;
   Status check_factors(const NodeInfo& info) const;
   Status check_form(const NodeInfo& info) const;

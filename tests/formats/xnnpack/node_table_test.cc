@@ -221,6 +221,17 @@ TEST(XnnpackKinds, AnyWordOfABlobCanBeAnything) {
   }
 }
 
+// A bias may be absent. No other third input may.
+TEST(XnnpackKinds, AllInputsOfAConcatenationAreThere) {
+  const Shape part = {2, 3}, whole = {6, 3};
+  Graph graph = moving_graph(NodeKind::kConcatenate3, {part, part, part}, whole, {0});
+  ASSERT_TRUE(validate_graph(graph, "b"));
+  graph.nodes[0].inputs[2] = kNone;
+  const Status status = validate_graph(graph, "b");
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().message, "b: node 0 (Concatenate3): there is no value 4294967295");
+}
+
 TEST(XnnpackKinds, APermutationMustNotReachOutside) {
   const Shape from = {2, 3, 4, 5};
   const std::vector<std::vector<int64_t>> wrong = {
