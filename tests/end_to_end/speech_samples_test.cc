@@ -99,7 +99,7 @@ TEST(SpeechSamples, WhatDoesNotFitIsRefused) {
                  "moonshine takes sound, and has stateful programs alone");
   expect_refused({"convert", moonshine(), "-o", dir / "z", "--max-sound", "601"}, 2, "max-sound");
   expect_refused({"convert", fixture("speech/whisper"), "-o", dir / "w", "--max-sound", "3"}, 2,
-                 "is for audio encoders that take samples of any number");
+                 "is for audio encoders that take samples or frames of any number");
 }
 
 TEST(SpeechSamples, ConfigsThatTheReferenceCannotRunAreRefused) {
