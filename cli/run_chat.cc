@@ -141,8 +141,9 @@ Result<int64_t> Chat::keep_prefix(const Prompt& prompt) {
     adapted_.decoder().restart(std::ssize(prompt.ids));
     executed_.clear();
   }
-  if (prompts_.images() + prompts_.sounds() > 0)
+  if (prompts_.images() + prompts_.sounds() > 0) {
     FERRY_RETURN_IF_ERROR(adapted_.decoder().set_image_rows(prompt.rows));
+  }
   return std::ssize(executed_);
 }
 

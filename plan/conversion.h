@@ -64,7 +64,8 @@ struct ConvertOptions {
   // Default: the context length, but at most 512. For static programs: half of the context length,
   // but at most 128.
   std::optional<int64_t> prefill_length;
-  // What the model takes beside text. Default: what the checkpoint has towers for; see the option.
+  // The kinds of inputs beside text. Default: those that the checkpoint has towers for; see the
+  // option.
   std::optional<converters::Inputs> inputs = {};
   // Most patches of an image, where a tower takes images of any shape. Default: 4096, but no more
   // than the rows of a context need.

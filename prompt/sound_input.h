@@ -33,8 +33,8 @@ struct PreprocessedSound {
   double seconds = 0;              // duration of the file
   std::string tensor = {};         // input_features or input_values
   Shape shape = {};                // [windows,mels,frames], [1,frames,mels] or [1,samples]
-  // Of attention_mask or, for Gemma 4, input_features_mask, [1,frames], where the processor makes
-  // one.
+  // The shape and the name of the mask, where the processor makes one: attention_mask or, for
+  // Gemma 4, input_features_mask, [1,frames].
   Shape mask = {};
   std::string mask_name = {};
 };

@@ -70,8 +70,8 @@ class VisionEncoder {
   // another number of values, or other shapes.
   // Where pictures have tiles together, `shapes` are the sizes of the pictures in pixels, and the
   // result is their rows (runner/picture_tiles.h).
-  // Of a sound of any number of frames, [frames,mels], they are f32 [rows_of_frames(),width()];
-  // kUsage for no frames or too many.
+  // A sound of any number of frames, [frames,mels], has f32 [rows_of_frames(),width()]; kUsage for
+  // no frames or too many.
   // An encoder for images of any shape takes the patches of the images, as the image processor
   // gives them, and their shapes. It returns [blocks of all images, row_width()] in the order of
   // the patches. kBadInput for an image that is too large.

@@ -497,8 +497,8 @@ struct ModelConfig {
   MoeConfig moe;
   std::optional<VisionConfig> vision;
   std::optional<AudioConfig> audio;
-  // Of a decoder that takes rows: token ids whose embedding is that of token `pad_id`, and so are
-  // their layer inputs.
+  // A decoder that takes rows gives these token ids the embedding and the layer inputs of token
+  // `pad_id`.
   std::vector<int64_t> padded_ids;
   int64_t pad_id = 0;
   std::optional<RelativeBiasConfig> relative_bias;
@@ -547,7 +547,7 @@ struct VersionReading {
   bool operator==(const VersionReading&) const = default;
 };
 
-// What the programs of a model take beside text, where towers are built by choice.
+// Inputs states what the programs of a model take beside text, where towers are built by choice.
 struct Inputs {
   bool images = false, sounds = false;
   bool are_text() const { return !images && !sounds; }

@@ -44,8 +44,8 @@ struct BundleInfo {
 
 struct OpenOptions {
   std::string path = {};  // a bundle directory, or a GGUF file, which is converted in memory
-  // Of a GGUF file: a config.json where its metadata are incomplete, and the projector with its
-  // vision encoder (docs/gguf.md). Empty for a bundle directory.
+  // A GGUF file takes a config.json where its metadata are incomplete, and the projector with its
+  // vision encoder (docs/gguf.md). Both are empty for a bundle directory.
   std::string config = {}, mmproj = {};
   // Compute with the matrices of a GGUF file as f32, which takes their memory. Otherwise programs
   // multiply its blocks, with activations of 8 bits, and verify() does not take the bundle.

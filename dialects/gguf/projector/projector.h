@@ -50,8 +50,8 @@ struct ProjectorReading {
   const nlohmann::json* text = nullptr;  // the metadata of the text decoder
   int64_t hidden_size = 0;               // of the text decoder
   bool has_processor = false;            // `pixels` and `processor` will not be used
-  // Of kinds with layers behind the features: the layers in the file, and whether a key states
-  // those that are features.
+  // Kinds with layers behind the features set these: how many layers the file has, and whether a
+  // key states those that are features.
   int64_t layers = 0;
   bool states_features = false;
   // Parts of config.json, of which `text_part` is what the metadata of the text decoder do not say;
