@@ -14,6 +14,7 @@
 #include "converters/family.h"
 #include "converters/keys/standard_keys.h"
 #include "converters/keys/undo_keys.h"
+#include "converters/keys/vision_tower_keys.h"
 #include "core/directory.h"
 #include "core/program_interface.h"
 #include "core/text.h"
@@ -105,6 +106,7 @@ class BundleWeights {
     for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
       const packer::ManifestTensor& tensor = manifest_.tensors[i];
       const std::string name = heads ? name_of_whole(tensor.name) : tensor.name;
+      if (name == converters::kRowMarksWeight) continue;  // copies of rows of the embedding
       if (!stored_.contains(name)) order.push_back(name);
       stored_[name].push_back(i);
       for (const auto& from : tensor.sources) keys_.insert(from.key);

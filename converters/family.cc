@@ -13,6 +13,7 @@
 #include "converters/families/families.h"
 #include "converters/families/vision_families.h"
 #include "converters/keys/standard_keys.h"
+#include "converters/keys/vision_tower_keys.h"
 #include "core/text.h"
 
 namespace ferry::converters {
@@ -146,6 +147,7 @@ std::vector<KeyRule> key_rules(const ModelConfig& config) {
   if (config.is_encoder) drop_head(rules);
   if (config.sentence) rules = concat({rules, sentence_rules(*config.sentence)});
   if (config.classifier) rules = concat({rules, classifier_rules(*config.classifier)});
+  if (config.vision && config.vision->row_marks) add_row_marks(rules);
   if (config.vision_family != nullptr) return rules;
   for (const DroppedKeys& keys : config.family->dropped) {
     if (config.classifier && has_head_key(*config.classifier, keys.pattern)) continue;

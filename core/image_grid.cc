@@ -203,6 +203,18 @@ Result<std::vector<float>> planes_of_patches(std::span<const float> patches, con
   return out;
 }
 
+std::vector<float> without_row_marks(std::span<const float> values, int64_t blocks, int64_t lines) {
+  const auto count = static_cast<size_t>(lines);
+  const size_t step = values.size() / count,
+               width = values.size() / static_cast<size_t>(blocks + lines);
+  std::vector<float> kept;
+  for (size_t line = 0; line < count; ++line) {
+    const auto row = values.subspan(line * step, step - width);
+    kept.insert(kept.end(), row.begin(), row.end());
+  }
+  return kept;
+}
+
 std::vector<float> take_blocks(std::span<const float> values, std::span<const int64_t> blocks) {
   std::vector<float> out;
   if (blocks.empty()) return out;

@@ -83,6 +83,10 @@ std::vector<float> planes_of_list(std::span<const float> list, const PatchList& 
 Result<std::vector<float>> planes_of_patches(std::span<const float> patches, const ImageGrid& grid,
                                              const ImageShape& shape);
 
+// Returns the features of the blocks of a picture, of values that have a row more behind each of
+// the `lines` rows of blocks. The blocks are a multiple of the lines.
+std::vector<float> without_row_marks(std::span<const float> values, int64_t blocks, int64_t lines);
+
 // Returns the blocks of `values`, which are of equal size, in the order `blocks`.
 std::vector<float> take_blocks(std::span<const float> values, std::span<const int64_t> blocks);
 // Writes blocks that are in the order `blocks` to their places in `out`, which begin every `stride`

@@ -82,7 +82,7 @@ inline constexpr std::string_view kHiddenStatesPort = "hidden_states";  // f32 [
 // the patches behind them are padding, and so are the features behind theirs.
 // Rows of one program of all components may be wider than hidden_size: they state their places
 // (converters/blocks/placed_rows.h). `pixel_values` f32 [1,3,H,W] may be those of pictures of one
-// shape.
+// shape; `image_features` may then have a row of text behind each row of blocks.
 inline constexpr std::string_view kEmbeddingsPort = "embeddings";     // f32 [1,T,hidden_size]
 inline constexpr std::string_view kPixelValuesPort = "pixel_values";  // f32 [1,3,H,W] or [1,P,V]
 inline constexpr std::string_view kSpatialShapesPort = "spatial_shapes";  // i64 [1,2]

@@ -7,6 +7,7 @@
 #include "core/text.h"
 #include "media/settings.h"
 #include "plan/tokenizer_notes.h"
+#include "prompt/image_processor.h"
 
 namespace ferry::plan {
 namespace {
@@ -49,6 +50,25 @@ Status check_size(const media::Settings& settings, Extent stated) {
                                 size.width, size.height, made.width, made.height));
 }
 
+// Returns the tokens that the processor puts behind rows of a picture.
+Result<converters::RowMarks> row_marks_in(const std::vector<packer::CopiedFile>& copied,
+                                          int64_t vocab_size, const std::string& name) {
+  const prompt::ImageProcessor processor =
+      FERRY_TRY(prompt::read_image_processor(name, reader_of(copied)));
+  const auto id_of = [&](const std::string& token) -> Result<int64_t> {
+    const std::optional<int64_t> id = token_id_in(copied, token);
+    if (id && *id < vocab_size) return *id;
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: one program of all components needs the token {} behind rows of "
+                            "a picture, which the tokenizer does not have",
+                            name, quoted(token)));
+  };
+  converters::RowMarks marks;
+  marks.row = FERRY_TRY(id_of(processor.open));
+  marks.picture = FERRY_TRY(id_of(processor.close));
+  return marks;
+}
+
 }  // namespace
 
 Status settle_patches(const ConvertOptions& options, const std::vector<packer::CopiedFile>& copied,
@@ -64,6 +84,9 @@ Status settle_patches(const ConvertOptions& options, const std::vector<packer::C
     const media::Settings settings = FERRY_TRY(media::settings_from(preprocessor, processor, name));
     if (vision.max_patches > 0) FERRY_RETURN_IF_ERROR(take_lists(settings, name, vision));
     if (one_size) FERRY_RETURN_IF_ERROR(check_size(settings, *options.image_size));
+    if (one_size && settings.kind == media::ProcessorKind::kPixtral) {
+      vision.row_marks = FERRY_TRY(row_marks_in(copied, config.vocab_size, name));
+    }
   }
   if (one_size && vision.max_patches > 0) {
     vision.max_patches = options.image_size->area() / (vision.patch_size * vision.patch_size);
@@ -78,7 +101,9 @@ bool is_one_program(const ConvertOptions& options) {
 int64_t rows_of_image(const ConvertOptions& options, const converters::VisionConfig& vision) {
   if (!vision.any_shape) return vision.image_tokens();
   const int64_t side = vision.patch_size * vision.shuffle;
-  return options.image_size ? options.image_size->area() / (side * side) : 0;
+  if (!options.image_size) return 0;
+  const int64_t marks = vision.row_marks ? options.image_size->rows / side : 0;
+  return options.image_size->area() / (side * side) + marks;
 }
 
 Result<std::optional<ImageShape>> picture_shape(const ConvertOptions& options,

@@ -64,7 +64,12 @@ Status encode_picture(LoadedPart& part, const ImageGrid& grid, const ImageShape&
       planes(shape, grid.patch_size, FERRY_TRY(planes_of_patches(pixels, grid, shape)));
   part.method().reset();
   FERRY_RETURN_IF_ERROR(part.run({}, 0, passed));
-  const std::vector<float> rows = floats_in(passed.at(std::string(kImageFeaturesPort)));
+  const Passed& output = passed.at(std::string(kImageFeaturesPort));
+  const int64_t blocks = shape.patches() / (grid.merge_size * grid.merge_size);
+  std::vector<float> rows = floats_in(output);
+  if (const int64_t marks = output.shape[1] - blocks; marks > 0) {
+    rows = without_row_marks(rows, blocks, marks);
+  }
   features.insert(features.end(), rows.begin(), rows.end());
   return {};
 }

@@ -100,7 +100,10 @@ Result<VisionEncoder::Sizes> any_shape_sizes(const packer::Bundle& bundle,
   const int64_t unit = grid.merge_size * grid.merge_size;
   const int64_t blocks = picture ? picture->patches() / unit : pixels->shape[1];
   const int64_t width = bundle.manifest().hidden_size, whole = embedding_width(bundle.manifest());
-  if (features == nullptr || features->shape != Shape{1, blocks, whole}) {
+  const int64_t lines = picture ? picture->rows / grid.merge_size : 0;
+  const bool marked =
+      picture && features != nullptr && features->shape == Shape{1, blocks + lines, whole};
+  if (!marked && (features == nullptr || features->shape != Shape{1, blocks, whole})) {
     return wrong_ports(
         bundle, fmt::format("output {} of f32 [1, {}, {}]", kImageFeaturesPort, blocks, whole));
   }
@@ -116,7 +119,8 @@ Result<VisionEncoder::Sizes> any_shape_sizes(const packer::Bundle& bundle,
                               .layers = layers,
                               .row_width = whole + layers * width,
                               .block_values = values,
-                              .picture = picture};
+                              .picture = picture,
+                              .row_marks = marked ? lines : 0};
 }
 
 }  // namespace
@@ -231,7 +235,8 @@ Result<VisionEncoder> VisionEncoder::load(const packer::Bundle& bundle, ThreadPo
   std::vector<PortType> inputs = {{rows.input, DType::kF32, sizes.tile}};
   if (sizes.patches > 0) inputs.push_back({kSpatialShapesPort, DType::kI64, {1, kSides}});
   const int64_t given = sizes.row_width - sizes.layers * sizes.width;
-  std::vector<PortType> outputs = {{rows.output, DType::kF32, {1, sizes.rows, given}}};
+  std::vector<PortType> outputs = {
+      {rows.output, DType::kF32, {1, sizes.rows + sizes.row_marks, given}}};
   if (sizes.block_values > 0 && !sizes.picture) {
     const ImageGrid& grid = *bundle.manifest().image_grid;
     const int64_t patches = sizes.rows * grid.merge_size * grid.merge_size;
@@ -289,7 +294,12 @@ Result<std::vector<float>> VisionEncoder::encode(std::span<const float> pixels,
 Status VisionEncoder::encode_planes(std::span<const float> planes, std::vector<float>& rows) {
   chain_.input(0).bytes = std::as_bytes(planes);
   FERRY_RETURN_IF_ERROR(chain_.run());
-  return append_rows(rows, sizes_.rows);
+  if (sizes_.row_marks == 0) return append_rows(rows, sizes_.rows);
+  std::vector<float> marked;
+  FERRY_RETURN_IF_ERROR(append_rows(marked, sizes_.rows + sizes_.row_marks));
+  const std::vector<float> features = without_row_marks(marked, sizes_.rows, sizes_.row_marks);
+  rows.insert(rows.end(), features.begin(), features.end());
+  return {};
 }
 
 Result<std::vector<float>> VisionEncoder::encode_frames(std::span<const float> frames) {
@@ -309,7 +319,7 @@ Result<std::vector<float>> VisionEncoder::encode_frames(std::span<const float> f
 }
 
 Status VisionEncoder::append_rows(std::vector<float>& rows, int64_t kept) {
-  const int64_t given = sizes_.row_frames > 0 ? kept : sizes_.rows;
+  const int64_t given = sizes_.row_frames > 0 ? kept : sizes_.rows + sizes_.row_marks;
   const auto size = static_cast<size_t>(given * row_width());
   const std::span<const std::byte> out = chain_.output(0).bytes;
   if (out.size() != size * sizeof(float)) {

@@ -36,6 +36,9 @@ class VisionEncoder {
     int64_t row_width = 0;     // of a row of encode(); see EmbeddingRows
     int64_t block_values = 0;  // images of any shape: pixel values of a block of patches
     std::optional<ImageShape> picture = {};  // set where all images have this shape, in patches
+    // The rows of text that the program gives beside those of a picture, one behind each row of
+    // blocks (Pixtral); encode() leaves them out.
+    int64_t row_marks = 0;
     std::optional<PictureTiles> tiles = {};  // set where pictures have tiles together
 
     // Returns the rows of a sound of so many frames.

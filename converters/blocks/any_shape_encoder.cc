@@ -7,10 +7,12 @@
 #include <type_traits>
 #include <vector>
 
+#include "converters/blocks/decoder.h"
 #include "converters/blocks/decoder_context.h"
 #include "converters/blocks/placed_rows.h"
 #include "converters/blocks/rope.h"
 #include "converters/blocks/rope_angles.h"
+#include "converters/keys/vision_tower_keys.h"
 #include "core/program_interface.h"
 
 namespace ferry::converters {
@@ -102,10 +104,30 @@ class AnyShapeTower {
       const ImageShape blocks = {picture.rows / v_.shuffle, picture.columns / v_.shuffle};
       features = placed_image(b_, config_, options_, features, deepstack, blocks);
     }
+    if (v_.row_marks) features = with_row_marks(features);
     b_.output(features, std::string(kImageFeaturesPort));
     if (options_.placed_rows || deepstack.empty()) return;
     b_.output(deepstack.size() == 1 ? deepstack.front() : b_.cat(deepstack, 0),
               std::string(kDeepstackPort));
+  }
+
+  // Returns the rows of a picture with the embedding of a token behind each, as its text has them:
+  // [1,R C,E] -> [1,R (C + 1),E] for R rows of C blocks.
+  ValueId with_row_marks(ValueId features) {
+    const int64_t down = options_.picture->rows / v_.shuffle;
+    const int64_t across = options_.picture->columns / v_.shuffle, width = config_.hidden_size;
+    std::vector<int64_t> numbers(static_cast<size_t>(down), 0);
+    numbers.back() = 1;
+    const ValueId table = b_.weight(kRowMarksWeight, {positions(2), converters::features(width)});
+    const ValueId order = b_.literal(DType::kI64, {batch(), positions(down)},
+                                     graph::literal_of("row_marks", numbers));
+    const ValueId marks = embedded(b_, config_, table, order);
+    const ValueId rows =
+        b_.view(features, {positions(down), positions(across), converters::features(width)});
+    const ValueId ends =
+        b_.view(marks, {positions(down), positions(1), converters::features(width)});
+    return b_.view(b_.cat({rows, ends}, 1),
+                   {batch(), positions(down * (across + 1)), converters::features(width)});
   }
 
   static std::string part(int64_t layer, const char* name) {

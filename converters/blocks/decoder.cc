@@ -207,6 +207,10 @@ Result<graph::MethodGraph> build_static(const ModelConfig& config, const BuildOp
 ValueId embed(GraphBuilder& b, const ModelConfig& config, ValueId tokens, int64_t width) {
   const ValueId table =
       b.weight("tok_embeddings.weight", {features(config.vocab_size), features(width)});
+  return embedded(b, config, table, tokens);
+}
+
+ValueId embedded(GraphBuilder& b, const ModelConfig& config, ValueId table, ValueId tokens) {
   const bool later = config.takes_rows() && config.scalars.multiplies_rows();
   return scaled(b, b.embedding(table, tokens), later ? 1.0 : config.scalars.embedding);
 }

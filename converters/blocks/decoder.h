@@ -44,6 +44,8 @@ Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& optio
 
 // Returns the embeddings of tokens, [1,T,width], with the multiplier of config.scalars.
 ValueId embed(GraphBuilder& b, const ModelConfig& config, ValueId tokens, int64_t width);
+// embed() with another table, [N,width], of which `tokens` i64 are rows.
+ValueId embedded(GraphBuilder& b, const ModelConfig& config, ValueId table, ValueId tokens);
 
 // Builds the embedding as a component of its own: tokens [1,T] -> embeddings f32 [1,T,hidden_size].
 // It has one method for each method of the decoder.

@@ -72,6 +72,13 @@ struct TiledPictureConfig {
   bool operator==(const TiledPictureConfig&) const = default;
 };
 
+// The tokens behind the rows of features of a picture (Pixtral, Mistral 3).
+struct RowMarks {
+  int64_t row = 0;      // behind each row but the last
+  int64_t picture = 0;  // behind the last row
+  bool operator==(const RowMarks&) const = default;
+};
+
 // The sizes of a vision tower and of the connector behind it, as a config states them. The tower is
 // a transformer over square patches of a square image. Every s x s block of patches becomes one
 // token of the text decoder, where s is `shuffle`.
@@ -111,6 +118,9 @@ struct VisionConfig {
   // Set where features of tiles are put together to those of a picture (LLaVA-NeXT). Each tile has
   // the newline behind its features.
   std::optional<TiledPictureConfig> tiled = {};
+  // Set where the tower gives the embeddings of these tokens too, because its caller gives no token
+  // between rows of a picture.
+  std::optional<RowMarks> row_marks = {};
   bool leaves_edge = false;  // pixels behind the last whole patch may be left over
   // Set where a tile is a list of up to so many patches, whose rows and columns an input states
   // (NaFlex). Then image_size is that of the table of positions, which is resized to the tile.

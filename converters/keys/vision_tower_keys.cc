@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "converters/keys/row_layouts.h"
@@ -91,6 +92,17 @@ std::vector<KeyRule> siglip_rules(const std::string& tower, const VisionConfig& 
                  vision.final_norm ? tower_rules(tower, 0, {{"post_layernorm", "vision.norm"}})
                                    : std::vector<KeyRule>(),
                  dropped_rules(tower, vision)});
+}
+
+void add_row_marks(std::vector<KeyRule>& rules) {
+  const auto rows = [](const ModelConfig& config) {
+    const RowMarks& marks = *config.vision->row_marks;
+    return RowOrder{run_piece(0, marks.row, 1), run_piece(0, marks.picture, 1)};
+  };
+  for (KeyRule& rule : rules) {
+    if (std::ranges::count(rule.targets, "tok_embeddings.weight", &RuleTarget::name) == 0) continue;
+    rule.targets.push_back({.name = kRowMarksWeight, .rows = rows});
+  }
 }
 
 std::vector<KeyRule> pixtral_rules(const std::string& tower, const VisionConfig& vision) {

@@ -25,6 +25,12 @@ std::vector<KeyRule> patch_rules(const std::string& source, const VisionConfig& 
 // is what makes one vector of an image.
 std::vector<KeyRule> siglip_rules(const std::string& tower, const VisionConfig& vision);
 
+// The embeddings of the two tokens of VisionConfig::row_marks, [2,hidden_size]: copies of rows of
+// the token embedding.
+inline constexpr const char* kRowMarksWeight = "vision.row_marks.weight";
+// Makes the rule of the token embedding make them too.
+void add_row_marks(std::vector<KeyRule>& rules);
+
 // Rules for a tower of Pixtral below `tower`. Layers behind those that features need are dropped.
 std::vector<KeyRule> pixtral_rules(const std::string& tower, const VisionConfig& vision);
 

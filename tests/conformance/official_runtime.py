@@ -267,6 +267,18 @@ def planes_of(golden, prompt, config):
         blocks.transpose(4, 0, 2, 5, 1, 3, 6).reshape(3, rows * merge * patch, columns * merge * patch))
 
 
+def name_row_marks(source, folder):
+    """The ids of the tokens behind rows of a picture, which the processor in `folder` names `<ID>` afterwards; {} if there are none."""
+    path = folder / "processor_config.json"
+    processor = json.loads(path.read_text()) if path.exists() else {}
+    if processor.get("processor_class") != "PixtralProcessor":
+        return {}
+    ids = {token["content"]: token["id"] for token in json.loads((source / "tokenizer.json").read_text())["added_tokens"]}
+    marks = {field: ids[processor[field]] for field in ("image_break_token", "image_end_token")}
+    path.write_text(json.dumps(processor | {field: f"<{id}>" for field, id in marks.items()}))
+    return marks
+
+
 def in_runner(promise, runtime, source, options):
     """The runners of the package answer by an unmodified bundle of one program with the tokens of transformers."""
     from safetensors.numpy import load_file
@@ -282,12 +294,15 @@ def in_runner(promise, runtime, source, options):
         "version": "1.0", "added_tokens": texts, "normalizer": None, "post_processor": None, "decoder": None,
         "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
         "model": {"type": "BPE", "vocab": {text["content"]: text["id"] for text in texts}, "merges": []}}))
+    marks = name_row_marks(source, folder)
     bundle = convert(folder, promise.folder / f"{source.name}-bundle", "--layout", "one-program", *options, "--overwrite")
     prompt = next(name for name in ("short", "one", "audio1") if f"{name}.input_ids" in golden)
     ids = golden[f"{prompt}.input_ids"][0].tolist()
     if f"{prompt}.pixel_values" in golden:
         placeholder = config.get("image_token_id", config.get("image_token_index"))
         first, rows = ids.index(placeholder), golden[f"{prompt}.image_features"].shape[1]
+        if marks:
+            rows = ids.index(marks["image_end_token"]) + 1 - first
         ids = [ids[:first], planes_of(golden, prompt, config), ids[first + rows:]]
     if f"{prompt}.audio_features" in golden:
         first, rows = ids.index(config["audio_token_id"]), golden[f"{prompt}.audio_features"].shape[1]
@@ -334,7 +349,8 @@ def main():
     any_shape = ["--image-size", "32x32"]
     for name, size in (("smolvlm", []), ("internvl3_hf", []), ("llava", []), ("gemma3", []), ("qwen2_vl", any_shape),
                        ("qwen2_5_vl", any_shape), ("qwen3_vl", any_shape), ("qwen3_vl_moe", any_shape),
-                       ("qwen3_5", any_shape), ("gemma4", any_shape), ("lfm2_vl", ["--image-size", "24x24"])):
+                       ("qwen3_5", any_shape), ("gemma4", any_shape), ("mistral3", any_shape),
+                       ("llava_pixtral", any_shape), ("lfm2_vl", ["--image-size", "24x24"])):
         promise.case(f"{name}, MultimodalRunner", in_runner, promise, runtime, common.TESTDATA / "vision" / name,
                      ["--dtype", "f32", "--inputs", "images", *size])
     promise.case("voxtral, MultimodalRunner", in_runner, promise, runtime, common.TESTDATA / "speech" / "voxtral", ["--dtype", "f32"])

@@ -1,6 +1,7 @@
 // One program of all components whose pictures have one size. Its rows state their own places.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -25,6 +26,8 @@ const Family kFamilies[] = {{"qwen2_vl", {"--image-size", "40x32"}},
                             {"qwen3_5", {"--image-size", "32x40"}},
                             {"gemma4", {"--image-size", "32x32"}},
                             {"lfm2_vl", {"--image-size", "24x24"}},
+                            {"mistral3", {"--image-size", "40x32"}},
+                            {"llava_pixtral", {"--image-size", "28x32"}},
                             {"gemma3", {}}};
 
 // Returns the path of a picture of noise.
@@ -140,6 +143,59 @@ TEST(OneSizeImages, SizesThatTheTowerDoesNotTakeAreRefused) {
   for (const char* text : {"32", "32x", "x32", "0x32", "32x-1", "32x8193", "32x32x"}) {
     refused("qwen3_vl", kOneProgram + Line{"--image-size", text}, "expected WIDTHxHEIGHT");
   }
+}
+
+// A caller that gives a picture as a whole puts no tokens between its rows.
+TEST(OneSizeImages, EncodersGiveTheTokensBehindRowsOfAPicture) {
+  const TempDir dir;
+  const std::string bundle =
+      converted(dir, source_of("mistral3"), kInputs + kOneProgram + Line{"--image-size", "40x32"});
+  const Json manifest = Json::parse(read_bytes(bundle + "/manifest.json"));
+  // 4 rows of 5 blocks, and a token behind each; 20 rows and 4 tokens are one call.
+  EXPECT_EQ(manifest["model"]["prefill_length"], 24);
+  for (const Json& component : manifest["components"]) {
+    if (component["role"] != "vision_encoder") continue;
+    const Json& outputs = component["programs"][0]["methods"][0]["outputs"];
+    EXPECT_EQ(outputs[0]["shape"], Json::parse("[1,24,48]"));
+  }
+  const auto marks = std::ranges::find_if(manifest["tensors"], [](const Json& tensor) {
+    return tensor["name"] == "vision.row_marks.weight";
+  });
+  ASSERT_NE(marks, manifest["tensors"].end());
+  EXPECT_EQ((*marks)["shape"], Json::parse("[2,48]"));
+  // The ids of [IMG_BREAK] and [IMG_END] are 4 and 5.
+  const TensorFile stored(source_of("mistral3") + "/model.safetensors");
+  const std::string table = stored.bytes_of("language_model.model.embed_tokens.weight");
+  const std::string data = read_bytes(bundle + "/model.ptd");
+  EXPECT_NE(data.find(table.substr(4 * 48 * sizeof(float), 2 * 48 * sizeof(float))), data.npos);
+}
+
+TEST(OneSizeImages, TokenizersWithoutTheTokensBehindRowsAreRefused) {
+  const TempDir dir;
+  const std::string bare = dir / "bare";
+  std::filesystem::copy(source_of("mistral3"), bare);
+  std::filesystem::permissions(bare + "/processor_config.json", std::filesystem::perms::owner_write,
+                               std::filesystem::perm_options::add);
+  std::string processor = read_bytes(bare + "/processor_config.json");
+  const std::string token = "[IMG_BREAK]";
+  processor.replace(processor.find(token), token.size(), "[NONE]");
+  write_bytes(bare + "/processor_config.json", processor);
+  expect_refused(Line{"convert", bare, "-o", dir / "b"} + kInputs + kOneProgram +
+                     Line{"--image-size", "40x32"},
+                 4, "needs the token '[NONE]' behind rows of a picture");
+}
+
+// The rows of these tokens are copies, so the checkpoint is the same without them.
+TEST(OneSizeImages, ABundleWithTokensBehindRowsBecomesItsCheckpoint) {
+  const TempDir dir;
+  const std::string bundle =
+      converted(dir, source_of("mistral3"), kInputs + kOneProgram + Line{"--image-size", "40x32"});
+  const auto exported = [&](const std::string& source, const std::string& name) {
+    const Outcome made = run_ferry({"convert", source, "--to", "hf", "-o", dir / name});
+    EXPECT_EQ(made.code, 0) << made.err;
+    return read_bytes(dir / name + "/model.safetensors");
+  };
+  EXPECT_TRUE(exported(bundle, "back") == exported(source_of("mistral3"), "there"));
 }
 
 // The steps between positions are kept like keys and values, so that tokens can be taken back.
