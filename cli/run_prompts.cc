@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "core/json.h"
 #include "core/text.h"
 #include "core/utf8.h"
+#include "runner/prompt_queue.h"
 
 namespace ferry::cli {
 namespace {
@@ -130,9 +132,9 @@ Result<std::vector<Prompt>> read_all(const PromptRun& run, const runner::Decoder
 }
 
 // Gives out the answers, one after the other.
-class PromptAnswers {
+class AnswerList {
  public:
-  PromptAnswers(Context& context, const RunOptions& options, const std::vector<PromptLine>& lines)
+  AnswerList(Context& context, const RunOptions& options, const std::vector<PromptLine>& lines)
       : context_(context), options_(options), lines_(lines) {
     json_.begin_object().key("path").value(options.bundle.empty() ? options.loose.text_decoder
                                                                   : options.bundle);
@@ -177,53 +179,73 @@ class PromptAnswers {
   JsonWriter json_;
 };
 
-// Answers prompts in several sequences at a time. A sequence whose answer is whole takes the next
-// prompt. Answers are given out in the order of the prompts.
-class ParallelAnswers {
+// Answers prompts in several sequences at a time. Answers are given out in the order of the
+// prompts.
+class ParallelAnswers : public runner::PromptAnswers {
  public:
-  ParallelAnswers(Context& context, const PromptRun& run, std::vector<Prompt> prompts,
-                  runner::DecoderGroup& group)
+  ParallelAnswers(Context& context, const PromptRun& run, std::vector<Prompt> prompts)
       : context_(context),
         run_(run),
         prompts_(std::move(prompts)),
-        group_(group),
         answers_(context, run.options, run.lines),
-        slots_(group.size()),
         done_(prompts_.size()) {}
 
-  Result<int> run() {
+  Result<int> run(runner::DecoderGroup& group) {
     const auto start = run_.loaded.clock.now();
-    std::optional<Error> error;
-    while (!error && given_ < prompts_.size()) {
-      const Status status = step();
-      if (!status && status.error().code != ErrorCode::kInterrupted) return Failure(status.error());
-      if (!status) {
-        error = status.error();
-        FERRY_RETURN_IF_ERROR(interrupt());
-      }
-      give();
+    const Status status = runner::answer_all(group, prompts_.size(), *this);
+    if (!status && status.error().code != ErrorCode::kInterrupted) return Failure(status.error());
+    if (!status) {
+      FERRY_RETURN_IF_ERROR(interrupt());
+      return answers_.end(status.error());
     }
-    if (!error) tell(report::seconds(run_.loaded.clock.now() - start));
-    return answers_.end(error);
+    tell(report::seconds(run_.loaded.clock.now() - start));
+    return answers_.end(std::nullopt);
+  }
+
+  Result<std::optional<int64_t>> begin(size_t prompt, runner::Decoder& decoder) override {
+    Generation g = run_.loaded;
+    g.stats.inference_start = g.clock.now();
+    g.prompt = std::move(prompts_[prompt].ids);
+    g.max_new = run_.limits.of(std::ssize(g.prompt), run_.lines[prompt].is_chat());
+    g.adapter = run_.options.adapter;
+    decoder.restart(std::ssize(g.prompt));
+    runner::Sampler sampler = FERRY_TRY(runner::Sampler::make(g.sampling));
+    auto made = std::make_unique<Making>(run_, tokenizer_of(prompt), decoder, std::move(sampler),
+                                         std::move(g));
+    const auto token = FERRY_TRY(made->maker.begin());
+    making_[prompt] = std::move(made);
+    return token;
+  }
+
+  Result<std::optional<int64_t>> choose(size_t prompt, std::span<const float> logits) override {
+    return making_.at(prompt)->maker.choose(logits);
+  }
+
+  Status end(size_t prompt) override {
+    Making& made = *making_.at(prompt);
+    Generation g = FERRY_TRY(made.maker.end());
+    tokens_ += std::ssize(g.tokens);
+    done_[prompt] = Done{std::move(g), std::move(made.text)};
+    making_.erase(prompt);
+    give();
+    return {};
   }
 
  private:
   // An answer in the making.
-  struct Slot {
-    Slot(const PromptRun& run, const text::Tokenizer* tokenizer, runner::Decoder& decoder,
-         runner::Sampler the_sampler, Generation g)
+  struct Making {
+    Making(const PromptRun& run, const text::Tokenizer* tokenizer, runner::Decoder& decoder,
+           runner::Sampler the_sampler, Generation g)
         : sampler(std::move(the_sampler)),
           output(tokenizer, run.options.stops, [this](std::string_view part) { text += part; }),
           maker(decoder, run.manifest, run.options, sampler, output, std::move(g)) {}
-    Slot(const Slot&) = delete;
-    Slot& operator=(const Slot&) = delete;
+    Making(const Making&) = delete;
+    Making& operator=(const Making&) = delete;
 
-    size_t prompt = 0;
     std::string text;  // what has been made of the answer
     runner::Sampler sampler;
     AnswerOutput output;
     AnswerMaker maker;
-    std::optional<int64_t> token;  // the chosen token, which has not been run
   };
   struct Done {
     Generation g;
@@ -234,58 +256,12 @@ class ParallelAnswers {
     return is_tokens(run_.lines[prompt]) ? nullptr : run_.prompts.tokenizer();
   }
 
-  // Fills free sequences with prompts, and runs one token in each.
-  Status step() {
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      while (slots_[i] == nullptr && next_ < prompts_.size()) FERRY_RETURN_IF_ERROR(begin(i));
-    }
-    std::vector<runner::DecoderGroup::Turn> turns;
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      if (slots_[i] != nullptr) turns.push_back({i, *slots_[i]->token});
-    }
-    if (turns.empty()) return {};
-    FERRY_RETURN_IF_ERROR(group_.forward(turns));
-    for (const auto& turn : turns) {
-      Slot& slot = *slots_[turn.sequence];
-      slot.token = FERRY_TRY(slot.maker.choose(turn.logits));
-      if (!slot.token) FERRY_RETURN_IF_ERROR(end(turn.sequence));
-    }
-    return {};
-  }
-
-  Status begin(size_t i) {
-    const size_t prompt = next_++;
-    Generation g = run_.loaded;
-    g.stats.inference_start = g.clock.now();
-    g.prompt = std::move(prompts_[prompt].ids);
-    g.max_new = run_.limits.of(std::ssize(g.prompt), run_.lines[prompt].is_chat());
-    g.adapter = run_.options.adapter;
-    group_.sequence(i).restart(std::ssize(g.prompt));
-    runner::Sampler sampler = FERRY_TRY(runner::Sampler::make(g.sampling));
-    auto slot = std::make_unique<Slot>(run_, tokenizer_of(prompt), group_.sequence(i),
-                                       std::move(sampler), std::move(g));
-    slot->prompt = prompt;
-    slot->token = FERRY_TRY(slot->maker.begin());
-    const bool whole = !slot->token;
-    slots_[i] = std::move(slot);
-    return whole ? end(i) : Status();
-  }
-
-  Status end(size_t i) {
-    Slot& slot = *slots_[i];
-    Generation g = FERRY_TRY(slot.maker.end());
-    tokens_ += std::ssize(g.tokens);
-    done_[slot.prompt] = Done{std::move(g), std::move(slot.text)};
-    slots_[i].reset();
-    return {};
-  }
-
   // Ends all answers with the tokens that they have.
   Status interrupt() {
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      if (slots_[i] == nullptr) continue;
-      slots_[i]->maker.interrupt();
-      FERRY_RETURN_IF_ERROR(end(i));
+    while (!making_.empty()) {
+      const auto first = making_.begin();
+      first->second->maker.interrupt();
+      FERRY_RETURN_IF_ERROR(end(first->first));
     }
     return {};
   }
@@ -309,12 +285,10 @@ class ParallelAnswers {
   Context& context_;
   const PromptRun& run_;
   std::vector<Prompt> prompts_;
-  runner::DecoderGroup& group_;
-  PromptAnswers answers_;
-  std::vector<std::unique_ptr<Slot>> slots_;  // per sequence
-  std::vector<std::optional<Done>> done_;     // per prompt: an answer that waits for its turn
-  size_t next_ = 0;                           // the prompt that is begun next
-  size_t given_ = 0;                          // answers that have been given out
+  AnswerList answers_;
+  std::map<size_t, std::unique_ptr<Making>> making_;  // by prompt
+  std::vector<std::optional<Done>> done_;  // per prompt: an answer that waits for its turn
+  size_t given_ = 0;                       // answers that have been given out
   int64_t tokens_ = 0;
 };
 
@@ -363,7 +337,7 @@ void require(const std::vector<PromptLine>& lines, RunOptions& options) {
 Result<int> run_prompts(Context& context, const PromptRun& run, AdapterDecoder& adapted) {
   std::vector<Prompt> read = FERRY_TRY(read_all(
       run, adapted.decoder(), [&](const std::string& adapter) { return adapted.check(adapter); }));
-  PromptAnswers answers(context, run.options, run.lines);
+  AnswerList answers(context, run.options, run.lines);
   for (size_t i = 0; i < read.size(); ++i) {
     answers.announce(i);
     Generation g = run.loaded;
@@ -394,7 +368,7 @@ Result<int> run_prompts(Context& context, const PromptRun& run, runner::DecoderG
     return fail(ErrorCode::kUsage, "--parallel takes one adapter, that of --adapter");
   };
   std::vector<Prompt> read = FERRY_TRY(read_all(run, group.sequence(0), check_adapter));
-  return ParallelAnswers(context, run, std::move(read), group).run();
+  return ParallelAnswers(context, run, std::move(read)).run(group);
 }
 
 }  // namespace ferry::cli

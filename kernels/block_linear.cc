@@ -3,8 +3,8 @@
 
 #include <limits>
 
+#include "core/highway_targets.h"
 #include "kernels/block_product.h"
-#include "kernels/compute_targets.h"
 // Wider vectors than those of AVX2 have nothing to do: a group has 32 codes. Products of bytes are
 // in files of their own (block_sets.cc).
 #undef HWY_DISABLED_TARGETS

@@ -2,7 +2,7 @@
 #include "kernels/block_product.h"
 
 #if FERRY_NEON_DOT
-#include "kernels/compute_targets.h"
+#include "core/highway_targets.h"
 // These includes must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/block_neon_dot.cc"

@@ -10,7 +10,7 @@
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
-#include "kernels/compute_targets.h"
+#include "core/highway_targets.h"
 #undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3 | HWY_AVX3_DL)
 // These includes must follow the choice of targets.

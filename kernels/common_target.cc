@@ -1,6 +1,6 @@
 #include "kernels/common_target.h"
 
-#include "kernels/compute_targets.h"
+#include "core/highway_targets.h"
 // These includes must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/common_target.cc"

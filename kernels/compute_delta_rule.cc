@@ -1,5 +1,5 @@
 // The gated delta rule.
-#include "kernels/compute_targets.h"
+#include "core/highway_targets.h"
 // This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/compute_delta_rule.cc"

@@ -1,7 +1,7 @@
 // joined_bmm_f32() multiplies with a matrix in two pieces and reads the first piece in its stored
 // dtype. For a few rows it reads the matrix once from one end to the other; many rows share tiles
 // of the matrix. Both ways add in the order of bmm_f32.
-#include "kernels/compute_targets.h"
+#include "core/highway_targets.h"
 // This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/compute_joined.cc"

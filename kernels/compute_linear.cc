@@ -1,7 +1,7 @@
 // linear() multiplies rows: directly with the stored weights for a few rows, in blocks for a batch.
 // Both ways add in the order of compute_tile-inl.h, so a row of a batch has the bits that it has
 // alone.
-#include "kernels/compute_targets.h"
+#include "core/highway_targets.h"
 // This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/compute_linear.cc"

@@ -1,6 +1,6 @@
 // Products of f32 activations with codes. Sums have the order of compute_tile-inl.h. Weights are
 // code * scale, rounded to f32; the scale of a whole row is multiplied with the row's sum instead.
-#include "kernels/compute_targets.h"
+#include "core/highway_targets.h"
 // This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/quantized_weight_only.cc"

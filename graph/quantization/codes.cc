@@ -1,5 +1,5 @@
 // Converts values to codes, and codes to values.
-#include "graph/quantization/targets.h"
+#include "core/highway_targets.h"
 // This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "graph/quantization/codes.cc"

@@ -1,6 +1,6 @@
 // iq4_nl and iq4_xs: a code of 4 bits stands for one of 16 numbers, which are denser near zero.
 // value = scale * number. In iq4_xs the scales of the groups of a block are codes themselves.
-#include "graph/quantization/targets.h"
+#include "core/highway_targets.h"
 // This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "graph/quantization/curve_blocks.cc"

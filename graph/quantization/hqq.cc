@@ -1,7 +1,7 @@
 // Half-quadratic refinement of scales, as hqq_scale_only of torchao (quant_primitives.py) computes
 // it on CPU, to the bit: codes are rounded values / scale, the next scale is sum(w q) / sum(q q),
 // and the sums have the order of torch.sum over the innermost dimension.
-#include "graph/quantization/targets.h"
+#include "core/highway_targets.h"
 // This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "graph/quantization/hqq.cc"

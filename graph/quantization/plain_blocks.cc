@@ -1,5 +1,5 @@
 // q8_0, and q4_0 without an importance matrix: blocks of 32 values and one scale.
-#include "graph/quantization/targets.h"
+#include "core/highway_targets.h"
 // This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "graph/quantization/plain_blocks.cc"

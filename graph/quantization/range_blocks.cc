@@ -1,6 +1,6 @@
 // Blocks whose groups have a minimum: value = scale * code - minimum. In q2_k, q4_k and q5_k the
 // scales and minima of the groups of a block are codes themselves.
-#include "graph/quantization/targets.h"
+#include "core/highway_targets.h"
 // This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "graph/quantization/range_blocks.cc"

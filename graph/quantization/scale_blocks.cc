@@ -1,6 +1,6 @@
 // Blocks whose groups have a scale only: value = scale * code. In q3_k and q6_k the scales of the
 // groups of a block are codes themselves.
-#include "graph/quantization/targets.h"
+#include "core/highway_targets.h"
 // This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "graph/quantization/scale_blocks.cc"

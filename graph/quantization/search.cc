@@ -5,7 +5,7 @@
 // squared error is sum(x q) / sum(q q), and the error is sum(x x) - sum(x q)^2 / sum(q q). Sums of
 // whole numbers are exact. The first candidate of the least error gives the scale, which is rounded
 // to the stored type.
-#include "graph/quantization/targets.h"
+#include "core/highway_targets.h"
 // This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "graph/quantization/search.cc"

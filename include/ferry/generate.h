@@ -7,6 +7,7 @@
 #include <ferry/sound.h>
 #include <ferry/text.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -35,6 +36,9 @@ struct GeneratorOptions {
   // tokens (ConvertOptions::all_logits, OpenOptions::all_logits).
   int64_t lookup = 0;
   std::optional<Bundle> draft = {};
+  // Sequences that generate_all() decodes at a time, 1 to 64; each has caches of its own. More than
+  // 1 is for stateful programs of decoders, without `mode`, `lookup` and `draft`.
+  int64_t parallel = 1;
   // The most bytes of planned memory; default: the memory that the system has available.
   std::optional<uint64_t> memory = {};
 };
@@ -93,8 +97,14 @@ struct Generation {
   int64_t reused_tokens = 0;  // prompt tokens that were still in the caches from the previous call
 };
 
-// Generates one sequence at a time. Move-only. Holds its bundle and its engine. Answers of an
-// encoder-decoder obey the tokens that its generation_config.json forbids or forces.
+// Receives each answer of generate_all() when it is whole, with the number of its prompt. If the
+// callback returns false, the other answers end with StopReason::kCallback and the tokens that they
+// have.
+using OnAnswer = std::function<bool(size_t prompt, const Generation& answer)>;
+
+// Generates one sequence at a time, generate_all() several. Move-only. Holds its bundle and its
+// engine. Answers of an encoder-decoder obey the tokens that its generation_config.json forbids or
+// forces.
 class Generator {
  public:
   static Result<Generator> load(const Bundle& bundle, const Engine& engine,
@@ -107,6 +117,15 @@ class Generator {
   // next message of a chat does, only the new tokens are computed.
   Result<Generation> generate(const Prompt& prompt, const GenerateOptions& options = {},
                               const OnToken& on_token = {});
+
+  // Answers prompts, GeneratorOptions::parallel at a time: one pass over the weights serves a token
+  // of each. Returns the answers in the order of the prompts; they are those of generate(). After
+  // Engine::interrupt() answers have the tokens that were made, and StopReason::kInterrupted.
+  // Where `parallel` is more than 1, prompts have no images and no sounds, and one that is wrong is
+  // refused before any is answered, with its number.
+  Result<std::vector<Generation>> generate_all(std::span<const Prompt> prompts,
+                                               const GenerateOptions& options = {},
+                                               const OnAnswer& on_answer = {});
 
   // Executes tokens at the positions from position() on. Returns the logits after the last token,
   // which are valid until the next call.

@@ -29,7 +29,8 @@ _MOST_WAITING = 8
 
 
 class GenerateOptions(TypedDict, total=False):
-    """Keywords of :func:`run`, :meth:`Bundle.stream` and :meth:`Bundle.generate`.
+    """Keywords of :func:`run`, :meth:`Bundle.stream`, :meth:`Bundle.generate` and
+    :meth:`Bundle.generate_all`.
 
     - ``max_new_tokens``: 256 by default
     - ``temperature``: 0 by default, which always takes the likeliest token
@@ -211,6 +212,28 @@ class Bundle:
         result: list[Generation] = []
         return Stream(self._pieces(wanted, how, result), result)
 
+    def generate_all(
+        self,
+        prompts: Iterable[Prompt],
+        *,
+        progress: Progress | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> list[Generation]:
+        """Answers prompts, as many at a time as ``parallel`` of :func:`open` says. Answers are in
+        the order of the prompts, and those of :meth:`generate`. With ``parallel`` prompts have no
+        images and no sounds.
+
+        >>> bundle = open("sample.bundle", parallel=2)
+        >>> answers = bundle.generate_all(["And it", "The king"], max_new_tokens=3)
+        >>> [answer.stop for answer in answers]
+        ['max_new', 'max_new']
+        """
+        requests = [_request(prompt, options) for prompt in prompts]
+        how = requests[0][1] if requests else {}
+        with self._turn():
+            made = self._loaded().generate_all([wanted for wanted, _ in requests], how, progress)
+        return [build(Generation, answer) for answer in made]
+
     def logits(self, tokens: Sequence[int]) -> npt.NDArray[np.float32]:
         """Returns the logits after the last of the tokens, which begin at position 0."""
         with self._turn():
@@ -313,6 +336,7 @@ def open(  # noqa: A001 - ferry.open() reads well
     mode: Mode = "default",
     lookup: int = 0,
     draft: Path | Bundle | None = None,
+    parallel: int = 1,
     progress: Progress | None = None,
     threads: int = 0,
 ) -> Bundle:
@@ -323,6 +347,8 @@ def open(  # noqa: A001 - ferry.open() reads well
     as f32, which :func:`ferry.verify` needs, and products of bf16 in f32. ``lookup`` guesses up to that many tokens at a time
     from earlier ones, ``draft`` with a smaller bundle of the same vocabulary: answers are the same,
     and sooner where guesses are right; a bundle needs ``all_logits`` of :func:`convert` for it.
+    ``parallel`` is how many answers :meth:`Bundle.generate_all` makes at a time, 1 to 64: one pass
+    over the weights serves all of them, and each has caches of its own.
     ``threads`` is for all work with the bundle; 0 means as many as the process may use.
 
     >>> open("sample.bundle").info.model_type
@@ -338,7 +364,7 @@ def open(  # noqa: A001 - ferry.open() reads well
     }
     guesser = draft if draft is None or isinstance(draft, Bundle) else open(draft, threads=threads)
     handle = _native.open(options, progress, threads)
-    return Bundle(handle, threads, {"mode": mode, "lookup": lookup}, guesser)
+    return Bundle(handle, threads, {"mode": mode, "lookup": lookup, "parallel": parallel}, guesser)
 
 
 def run(

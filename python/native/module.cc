@@ -69,6 +69,29 @@ nb::dict generate(TextModel& model, const nb::dict& prompt, const nb::dict& opti
                       [&] { return model.generator.generate(wanted, how, callback.token()); }));
 }
 
+nb::list generate_all(TextModel& model, const nb::list& prompts, const nb::dict& options,
+                      nb::object progress) {
+  std::vector<Prompt> wanted;
+  for (const nb::handle prompt : prompts) wanted.push_back(prompt_of(nb::cast<nb::dict>(prompt)));
+  const GenerateOptions how = generate_options(options);
+  Callback callback(std::move(progress));
+  const OnProgress report = callback.progress();
+  size_t whole = 0;
+  OnAnswer on_answer;
+  if (report) {
+    on_answer = [&](size_t, const Generation&) {
+      return report("answering", ++whole, wanted.size());
+    };
+  }
+  nb::list answers;
+  for (const Generation& answer : call(model.engine, callback, [&] {
+         return model.generator.generate_all(wanted, how, on_answer);
+       })) {
+    answers.append(to_dict(answer));
+  }
+  return answers;
+}
+
 Matrix forward(TextModel& model, const std::vector<int64_t>& tokens) {
   std::vector<float> logits = call(model.engine, [&]() -> Result<std::vector<float>> {
     const auto view = FERRY_TRY(model.generator.forward(tokens));
@@ -168,6 +191,7 @@ void define_handles(nb::module_& m) {
 
   nb::class_<TextModel>(m, "Model")
       .def("generate", &generate, "prompt"_a, "options"_a, "on_token"_a.none())
+      .def("generate_all", &generate_all, "prompts"_a, "options"_a, "progress"_a.none())
       .def("forward", &forward, "tokens"_a)
       .def("restart", [](TextModel& model) { model.generator.restart(); })
       .def("interrupt", [](const TextModel& model) { model.engine.interrupt(SIGINT); })

@@ -260,7 +260,11 @@ OpenOptions open_options(const nb::dict& given) {
 GeneratorOptions generator_options(const nb::dict& given) {
   GeneratorOptions o;
   Options options(given);
-  options.read("mode", o.mode, kModes).read("memory", o.memory).read("lookup", o.lookup).done();
+  options.read("mode", o.mode, kModes)
+      .read("memory", o.memory)
+      .read("lookup", o.lookup)
+      .read("parallel", o.parallel)
+      .done();
   return o;
 }
 

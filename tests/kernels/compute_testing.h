@@ -9,8 +9,8 @@
 #include <random>
 #include <vector>
 
+#include "core/highway_targets.h"
 #include "core/thread_pool.h"
-#include "kernels/compute_targets.h"
 // This must be included after the choice of targets.
 #include "hwy/targets.h"
 

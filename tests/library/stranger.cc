@@ -122,6 +122,46 @@ ferry::Status generates(const ferry::Bundle& bundle, const ferry::Engine& engine
   return {};
 }
 
+// Several sequences give the answers of one.
+ferry::Status generates_several(const ferry::Bundle& bundle, const ferry::Engine& engine) {
+  ferry::GenerateOptions options;
+  options.max_new_tokens = 6;
+  std::vector<ferry::Prompt> prompts;
+  for (const char* text : {"And it came to pass", "The", "In the beginning", "And he said"}) {
+    prompts.emplace_back().text = text;
+  }
+  ferry::Generator one = FERRY_TRY(ferry::Generator::load(bundle, engine));
+  const auto alone = FERRY_TRY(one.generate_all(prompts, options));
+  ferry::GeneratorOptions how;
+  how.parallel = 3;
+  ferry::Generator group = FERRY_TRY(ferry::Generator::load(bundle, engine, how));
+  size_t whole = 0;
+  const auto together =
+      FERRY_TRY(group.generate_all(prompts, options, [&](size_t, const ferry::Generation& answer) {
+        whole += answer.tokens.size() == 6 ? 1 : 0;
+        return true;
+      }));
+  expect(whole == prompts.size() && alone.size() == whole, "answers of all prompts");
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    expect(together[i].tokens == alone[i].tokens && together[i].text == alone[i].text &&
+               together[i].prompt_tokens == alone[i].prompt_tokens,
+           "answers of several sequences");
+  }
+  expect(FERRY_TRY(group.generate(prompts[1], options)).tokens == alone[1].tokens,
+         "one answer of a generator of several sequences");
+  const auto stopped = FERRY_TRY(
+      group.generate_all(prompts, options, [](size_t, const ferry::Generation&) { return false; }));
+  expect(stopped[3].stop == ferry::StopReason::kCallback && stopped[3].tokens.empty(),
+         "prompts behind the callback that stops");
+  prompts[2].text.clear();
+  const auto refused = group.generate_all(prompts, options);
+  expect(!refused && refused.error().message.starts_with("prompt 2: "), "a prompt without text");
+  how.lookup = 2;
+  const auto wrong = ferry::Generator::load(bundle, engine, how);
+  expect(!wrong && wrong.error().field == "parallel", "guesses of several sequences");
+  return {};
+}
+
 ferry::Status embeds(const std::string& source, const std::string& out,
                      const ferry::Engine& engine) {
   ferry::ConvertOptions options;
@@ -333,6 +373,7 @@ ferry::Status run(char** argv) {
   FERRY_RETURN_IF_ERROR(interrupts(out, engine));
   const auto bundle = FERRY_TRY(ferry::Bundle::open(out, engine));
   FERRY_RETURN_IF_ERROR(generates(bundle, engine));
+  FERRY_RETURN_IF_ERROR(generates_several(bundle, engine));
   ferry::VerifyOptions verify;
   verify.checkpoint = argv[1];
   const auto verified = FERRY_TRY(ferry::verify(bundle, verify, engine));

@@ -167,6 +167,21 @@ def test_an_adapter_has_the_answer_of_its_reference(tmp_path):
     assert len(answers) == 3
     drafted = ferry.open(tmp_path / "b", draft=plain)
     assert tuple(drafted.generate(tokens, max_new_tokens=8, ignore_end_tokens=True).tokens) in answers
+    several = ferry.open(tmp_path / "b", parallel=2)
+    prompts = [tokens, tokens[:2], tokens[1:]]
+    alone = [plain.generate(prompt, max_new_tokens=8, ignore_end_tokens=True) for prompt in prompts]
+    seen: list[int] = []
+    together = several.generate_all(
+        prompts, max_new_tokens=8, ignore_end_tokens=True,
+        progress=lambda what, done, total: seen.append(done) or True,
+    )
+    assert [answer.tokens for answer in together] == [answer.tokens for answer in alone]
+    assert seen == [1, 2, 3]
+    with pytest.raises(ferry.UsageError, match="prompt 1: "):
+        several.generate_all([tokens, [10**6]])
+    with pytest.raises(ferry.UsageError) as raised:
+        ferry.open(tmp_path / "b", parallel=65).generate(tokens)
+    assert raised.value.field == "parallel"
     with pytest.raises(ferry.UsageError) as raised:
         plain.with_adapter("other")
     assert raised.value.field == "adapter"

@@ -15,10 +15,10 @@
 #include <string>
 #include <vector>
 
+#include "core/highway_targets.h"
 #include "graph/quantization/block_encoder.h"
 #include "graph/quantization/candidates.h"
 #include "graph/quantization/groups.h"
-#include "graph/quantization/targets.h"
 // This must be included after the choice of targets.
 #include "hwy/targets.h"
 

@@ -1,7 +1,7 @@
-// Chooses the instruction sets for which the kernels are compiled. It must be included before any
-// header of Highway. On x86 the sets are AVX-512, AVX2 and plain loops, which processors without
-// AVX2 run. On Arm it is NEON; scalable vectors are excluded, because the register tiles need a
-// size known at compile time.
+// Chooses the instruction sets for which code with vectors is compiled. It must be included before
+// any header of Highway. On x86 the sets are AVX-512, AVX2 and plain loops, which processors
+// without AVX2 run. On Arm it is NEON; scalable vectors are excluded, because the register tiles
+// need a size known at compile time.
 #pragma once
 
 // The plain loops are HWY_SCALAR with every compiler. Compilers that Highway trusts with it would
