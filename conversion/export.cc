@@ -86,7 +86,8 @@ Result<Export> plan_export(const ExportOptions& options, ThreadPool& pool) {
     FERRY_RETURN_IF_ERROR(checkpoint::merge_adapter(input, convert.lora));
   }
   plan::MappedModel model = FERRY_TRY(plan::map_checkpoint(convert, std::move(input)));
-  if (model.checkpoint.config.is_encoder) {
+  // plan_gguf_files() says which encoders GGUF can state.
+  if (model.checkpoint.config.is_encoder && options.format != ExportFormat::kGguf) {
     return fail_field(ErrorCode::kUnsupported, "to",
                       fmt::format(" {}: {} is an encoder, which becomes a bundle only",
                                   row_of(options.format).name, printable(convert.source)));

@@ -11,6 +11,7 @@
 #include "conversion/export.h"
 #include "conversion/gguf_files.h"
 #include "conversion/gguf_importance.h"
+#include "converters/blocks/decoder.h"
 #include "core/file.h"
 #include "core/gguf_key_value.h"
 #include "core/result.h"
@@ -121,6 +122,7 @@ Status add_gguf_tokenizer(const plan::MappedModel& model,
   options.architecture =
       architecture.tokenizer.empty() ? architecture.name : architecture.tokenizer;
   options.vocab_size = model.checkpoint.config.vocab_size;
+  options.token_types = model.checkpoint.config.number(converters::kTokenTypes);
   options.pre = pre;
   text::GgufTokenizerKeys made = FERRY_TRY(text::gguf_tokenizer_keys(model_files(model), options));
   for (GgufKeyValue& item : made.keys) {

@@ -256,8 +256,8 @@ Result<packer::WeightFilesInput> gguf_files(const std::vector<GgufKeyValue>& key
 }
 
 bool is_gguf_source(const plan::MappedModel& model) {
-  const auto found = model.tensors.names.find("model.embed_tokens.weight");
-  return found != model.tensors.names.end() && found->second == "token_embd.weight";
+  return std::ranges::any_of(model.tensors.names,
+                             [](const auto& name) { return name.second == "token_embd.weight"; });
 }
 
 void sort_as_quantized(std::vector<GgufKeyValue>& keys, std::vector<GgufTensor>& tensors) {

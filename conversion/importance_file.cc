@@ -103,7 +103,12 @@ Result<ImportanceFile> make_importance_file(const ImportanceOptions& options, Th
     return Failure(converters::problems_error(model.checkpoint.problems, *model.checkpoint.source));
   }
   const auto* architecture = converters::gguf_architecture_of(model.checkpoint.config);
-  if (architecture == nullptr || model.checkpoint.config.is_encoder) {
+  if (model.checkpoint.config.is_encoder) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: {} is an encoder, of which Ferry makes no importance matrix",
+                            printable(model.config_name), model.checkpoint.config.text_type));
+  }
+  if (architecture == nullptr) {
     return fail(
         ErrorCode::kUnsupported,
         fmt::format("{}: 'model_type' is {}: Ferry writes no GGUF of it",

@@ -147,6 +147,14 @@ enum class GgufKey {
   kOneSharedExpert,
   kLatentExperts,
   kMimoHeads,  // heads that differ between layers of full and of sliding attention
+  kNotCausal,  // of encoders: tokens attend to later ones too
+  kPooling,    // how states become one vector, where the checkpoint says so
+  kSlidingRopeBase,
+  kModernEpsilons,  // of modern-bert: that of layer norms under both names
+  kLabelPooling,    // of its heads of labels, which Ferry writes none of
+  kLocalWindow,     // tokens that a window has on both sides together
+  kWindowStep,      // every so many layers one has no window, the first being such a one
+  kHiddenActivation
 };
 
 // The sign by which a file belongs to an architecture, where several share its name.
@@ -161,6 +169,7 @@ enum class GgufSign {
   kInnerNorms,
   kTwoNorms,  // the MLP has a norm of its own beside that of attention
   kRmsNorms,
+  kNoTokenTypes,
   kNever,  // files are read as another architecture of the name
 };
 
@@ -212,6 +221,11 @@ struct GgufTokenizerRules {
   Glm glm = Glm::kNone;         // finds special tokens by their texts
   bool spaced = false;   // BPE whose words have U+2581 for a space, and tokens for single bytes
   bool hunyuan = false;  // ends of a text are eod_token_id and those of generation_config.json
+  // An encoder of BERT's kind: WordPiece, Unigram or byte-level BPE, and the number of the types
+  // that a token may have.
+  bool encoder = false;
+  bool framed = false;  // states that texts begin with bos and end with eos and sep
+  bool no_bos = false;  // states that they do not begin with bos, unless the tokenizer does
   std::array<FixedId, 2> ids = {};  // for SentencePiece
   bool operator==(const GgufTokenizerRules&) const = default;
 };

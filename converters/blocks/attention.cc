@@ -182,7 +182,7 @@ ValueId static_attention(GraphBuilder& b, const DecoderContext& c, int64_t layer
 // Attends to all rows of an encoder, for the `tokens` of the call. The operator takes as many keys
 // as start_pos and the tokens make, causal or not, unless it has a mask. A call may have more
 // tokens than a short sound has rows, and then there is no such start_pos: a mask of zeros asks for
-// all keys.
+// all keys. No operator knows the softcap.
 ValueId attend_to_encoded(GraphBuilder& b, const ModelConfig& g, graph::IntArg tokens, ValueId q,
                           ValueId keys, ValueId values) {
   const Dim rows = b.graph()[keys].shape[1];
@@ -192,6 +192,11 @@ ValueId attend_to_encoded(GraphBuilder& b, const ModelConfig& g, graph::IntArg t
   const ValueId count = b.sym_size(keys, 1);
   if (!b.graph().symbols[static_cast<size_t>(rows.symbol)].value.valid()) {
     b.bind_symbol(rows.symbol, count);
+  }
+  if (g.scalars.attention_softcap) {
+    return composed_attention(
+        b, q, keys, values, ValueId{},
+        {.scale = score_scale(g, 0), .cap = g.scalars.attention_softcap, .sinks = ValueId{}});
   }
   const ValueId zero = b.view(b.scalar(0.0F), {1, 1});
   const ValueId mask = b.expand_to(zero, {tokens, count});
@@ -331,7 +336,7 @@ CrossBiases cross_biases(const ModelConfig& config) {
 ValueId cross_attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
   const ModelConfig& g = c.config;
   const std::string prefix = layer_name(layer, "cross_attention");
-  const Dims shape = {batch(), c.encoded, heads(g.num_heads), head_dim(g.head_dim)};
+  const Dims shape = {batch(), c.encoded, heads(g.num_kv_heads), head_dim(g.head_dim)};
   const auto encoded = [&](std::string_view port) {
     return b.input(fmt::format("{}{}", port, layer), DType::kF32, shape);
   };
@@ -345,14 +350,15 @@ ValueId cross_attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int
 }
 
 void cross_keys_and_values(GraphBuilder& b, const ModelConfig& config, ValueId x, Dim rows) {
-  const Dims shape = {batch(), rows, heads(config.num_heads), head_dim(config.head_dim)};
+  const Dims shape = {batch(), rows, heads(config.num_kv_heads), head_dim(config.head_dim)};
+  const int64_t width = config.source ? config.source->hidden_size : config.hidden_size;
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     const std::string prefix = layer_name(layer, "cross_attention");
-    const ValueId keys = projection(b, x, prefix + ".wk", config.hidden_size, config.q_size(),
-                                    cross_biases(config).key);
+    const ValueId keys =
+        projection(b, x, prefix + ".wk", width, config.kv_size(), cross_biases(config).key);
     b.output(b.view(keys, shape), fmt::format("{}{}", kCrossKPort, layer));
-    const ValueId values = projection(b, x, prefix + ".wv", config.hidden_size, config.q_size(),
-                                      cross_biases(config).value);
+    const ValueId values =
+        projection(b, x, prefix + ".wv", width, config.kv_size(), cross_biases(config).value);
     b.output(b.view(values, shape), fmt::format("{}{}", kCrossVPort, layer));
   }
 }

@@ -40,10 +40,10 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
 
 // Builds cross-attention of layer `layer`: every token attends to all rows that an encoder has made
 // keys and values of. They are inputs of the program, cross_k_N and cross_v_N f32
-// [1,rows,heads,head_dim], so that they are computed once for a sequence. The config of the
+// [1,rows,kv_heads,head_dim], so that they are computed once for a sequence. The config of the
 // encoder says which biases there are. x and the result are [1,T,hidden_size].
 ValueId cross_attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer);
-// Builds those keys and values of x [1,rows,hidden_size], the output of the encoder, for every
+// Builds those keys and values of x [1,rows,width], the output of the encoder, for every
 // layer of the decoder, as outputs of the encoder's program.
 void cross_keys_and_values(GraphBuilder& b, const ModelConfig& config, ValueId x, Dim rows);
 

@@ -96,8 +96,11 @@ enum class Residuals {
   kInTurn,      // x += attention(norm1(x)), then x += mlp(norm2(x))
   kSideBySide,  // x += attention(norm1(x)) + mlp(norm2(x))
   kOneNorm,     // x += attention(n) + mlp(n), where n is norm1(x)
-  kNormAfter,   // x = norm1(x + attention(x)), then x = norm2(x + mlp(x))
-  kOfNorm       // x = n + attention(n), where n is norm1(x), then the same with the MLP and norm2
+  // x += post_norm1(attention(norm1(x))), then the same with the MLP and norm2; post_norm1 is
+  // post_attention_norm, post_norm2 post_ffn_norm
+  kNormsAround,
+  kNormAfter,  // x = norm1(x + attention(x)), then x = norm2(x + mlp(x))
+  kOfNorm      // x = n + attention(n), where n is norm1(x), then the same with the MLP and norm2
 };
 
 // A member of ModelConfig::numbers: 1 where attention and MLP are added side by side, in families
@@ -139,7 +142,8 @@ struct DecoderStyle {
   bool token_types = false;
   bool embedding_norm = false;  // embedding_norm, behind token types and positions
   // Every layer attends to the rows of an encoder between attention and MLP, with the norm
-  // cross_norm: before it for Residuals::kInTurn, behind it for kNormAfter.
+  // cross_norm: before it for Residuals::kInTurn and kNormsAround, which has post_cross_norm too,
+  // behind it for kNormAfter.
   bool cross_attention = false;
   Mixer mixer = nullptr;  // takes the place of `attention`, if set
   // Width of a token's embedding and of the input of the head. project_in and project_out stand

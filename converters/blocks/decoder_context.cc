@@ -285,7 +285,7 @@ bool queries_grow(const DecoderContext& c, const RopeConfig& rope) {
 void add_tables(GraphBuilder& b, DecoderContext& c, LayerType type, TableMaker* table) {
   const bool slides = type == LayerType::kSlidingAttention;
   AttentionKind& kind = slides ? c.sliding : c.full;
-  const std::string name = slides ? "sliding_rope" : "rope";
+  const std::string name = c.prefix + (slides ? "sliding_rope" : "rope");
   const RopeConfig& rope = slides ? c.config.sliding_rope : c.config.rope;
   const int64_t rotary_dim = c.config.rotary_dim(type);
   RopeConfig of_keys = rope;
@@ -391,6 +391,7 @@ DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
 DecoderContext make_encoder_context(GraphBuilder& b, const ModelConfig& config,
                                     const BuildOptions& options, const EncoderInputs& inputs) {
   DecoderContext c{.config = config, .options = options};
+  c.prefix = inputs.prefix;
   c.tokens = positions(Dim::of(inputs.tokens));
   c.token_ids = inputs.token_ids;
   c.text_ids = inputs.text_ids;

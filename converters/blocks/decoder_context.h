@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "converters/blocks/blocks.h"
 #include "converters/build_options.h"
@@ -48,8 +49,9 @@ struct DecoderContext {
   const BuildOptions& options;
   // Inputs and outputs of a static program; nullptr in other programs.
   StaticPorts* ports = nullptr;
-  Dim tokens = {};         // T, the number of tokens of a call
-  ValueId token_ids = {};  // encoder: i64 [1,T]
+  std::string prefix = {};  // of the names of tables, where a program has two such parts
+  Dim tokens = {};          // T, the number of tokens of a call
+  ValueId token_ids = {};   // encoder: i64 [1,T]
   // An encoder of several texts: the number of the text and the position in it, for each token, and
   // the last token of each text: i64 [1,T], [1,T] and [1,N]. Invalid in other programs.
   ValueId text_ids = {}, position_ids = {}, last_tokens = {};
@@ -125,6 +127,7 @@ struct EncoderInputs {
   int32_t tokens = 0;      // T
   ValueId text_ids = {}, position_ids = {}, last_tokens = {};
   ValueId token_types = {};
+  std::string prefix = {};
 };
 // Makes the context of an encoder, all of whose layers have attention.
 DecoderContext make_encoder_context(GraphBuilder& b, const ModelConfig& config,

@@ -36,6 +36,7 @@ Result<Methods> build_source_encoder(const ModelConfig& config, const BuildOptio
   whole.context_length = whole.prefill_length = options.source_length;
   GraphBuilder b(static_cast<int32_t>(own.num_layers));
   EncoderInputs inputs;
+  inputs.prefix = kSourcePrefix;
   inputs.tokens = b.symbol("S", options.source_length, ValueId{});
   const Dim count = positions(Dim::of(inputs.tokens));
   inputs.token_ids = b.input(std::string(kSourceIdsPort), DType::kI64, {batch(), count});

@@ -29,6 +29,13 @@ class StyledLayer {
           x = b_.add(x, cross_attention(b_, c_, normed(x, "cross_norm"), layer_));
         }
         return b_.add(x, mapped(normed(x, "ffn_norm")));
+      case Residuals::kNormsAround:
+        x = b_.add(x, normed(attended(normed(x, "attention_norm")), "post_attention_norm"));
+        if (style_.cross_attention) {
+          const ValueId mixed = cross_attention(b_, c_, normed(x, "cross_norm"), layer_);
+          x = b_.add(x, normed(mixed, "post_cross_norm"));
+        }
+        return b_.add(x, normed(mapped(normed(x, "ffn_norm")), "post_ffn_norm"));
       case Residuals::kNormAfter:
         x = normed(b_.add(x, attended(x)), "attention_norm");
         if (style_.cross_attention) {

@@ -2,6 +2,7 @@
 // `config`, and needs what its comment names to have been read.
 #pragma once
 
+#include <initializer_list>
 #include <string_view>
 
 #include "converters/config/json_fields.h"
@@ -18,8 +19,25 @@ Result<Activation> read_activation(const JsonFields& fields, std::string_view ke
 // Returns the activation of this name, which is part of the value of `key`.
 Result<Activation> activation_named(const JsonFields& fields, std::string_view key,
                                     std::string_view name);
+
 // Checks what the config of every encoder-decoder must say about itself.
 Status check_encoder_decoder(const JsonFields& fields);
+// Refuses a flag that is stated and not true, without which the model is no encoder-decoder.
+Status check_states_true(const JsonFields& fields, std::string_view key);
+// Reads the text encoder of a config that describes it apart (ModelType::source_part), and what the
+// config itself says of token ids. `config` is the decoder, which must have been read.
+Status read_source_part(const JsonFields& outer, const ModelType& type, ModelConfig& config);
+// Reads the token that answers of an encoder-decoder begin with: the first of
+// decoder_start_token_id and bos_token_id that one of the objects states. Nothing is set where none
+// does.
+Status read_start(std::initializer_list<const JsonFields*> objects, ModelConfig& config);
+
+// Reads what describes layers: sizes, biases, experts, layer types, RoPE, token ids.
+Status read_text_part(const JsonFields& fields, const ModelType& type, ModelConfig& config);
+// Reads bos_token_id and eos_token_id.
+Status read_token_ids(const JsonFields& fields, ModelConfig& config);
+// Returns the object that describes the layers. An absent one has the defaults of its class.
+Result<JsonFields> layer_part(const JsonFields& outer, const ConfigPart& part);
 
 // Reads a number, or a list of equal numbers for the layers.
 Result<int64_t> required_of_layers(const JsonFields& fields, std::string_view key, IntRange range);

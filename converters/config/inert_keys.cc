@@ -25,6 +25,7 @@ constexpr std::string_view kInertKeys[] = {
     "attention_probs_dropout_prob",
     "attn_pdrop",
     "classifier_dropout",
+    "classifier_dropout_rate",
     "drop_path_rate",
     "dropout",
     "dropout_rate",

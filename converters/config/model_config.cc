@@ -152,29 +152,6 @@ Status check_heads(const JsonFields& fields, const ModelConfig& config) {
   return {};
 }
 
-// Some configs state -1 for "none". Negative ids are ignored.
-Status read_token_ids(const JsonFields& fields, ModelConfig& config) {
-  if (const auto bos = FERRY_TRY(fields.integer("bos_token_id", kTokenRange))) {
-    config.bos_id = *bos < 0 ? std::nullopt : bos;
-  }
-  if (auto eos = FERRY_TRY(fields.integers("eos_token_id", kTokenRange))) {
-    std::erase_if(*eos, [](int64_t id) { return id < 0; });
-    config.eos_ids = *std::move(eos);
-  }
-  return {};
-}
-
-// The reference takes what generation_config.json states, else what the config states.
-Status read_start(const JsonFields& fields, ModelConfig& config) {
-  for (const char* key : {"decoder_start_token_id", "bos_token_id"}) {
-    const auto start = FERRY_TRY(fields.integer(key, kTokenRange));
-    if (!start || *start < 0) continue;
-    config.decoder_start_id = start;
-    return {};
-  }
-  return {};
-}
-
 Result<nlohmann::json> parse_object(const std::string& text, const std::string& name) {
   nlohmann::json document = FERRY_TRY(parse_json(text, name));
   if (!document.is_object()) return bad_input(name + ": not a JSON object");
@@ -227,17 +204,6 @@ Result<FamilyMatch> match_family(const JsonFields& outer, const std::string& mod
   return *match;
 }
 
-// Returns the object that describes the layers. An absent one has the defaults of its class.
-Result<JsonFields> layer_part(const JsonFields& outer, const ConfigPart& part) {
-  static const nlohmann::json kAllDefaults = nlohmann::json::object();
-  const auto stated = FERRY_TRY(outer.object(part.key));
-  if (!stated) return JsonFields(kAllDefaults, std::string(part.key), "");
-  const std::string type = FERRY_TRY(stated->text("model_type")).value_or(std::string(part.type));
-  if (type == part.type) return *stated;
-  return stated->error(ErrorCode::kUnsupported, "model_type",
-                       fmt::format("is {}, not {}", quoted(type, kShownType), part.type));
-}
-
 // Puts the keys of the config itself that belong to the part among the defaults of the part, which
 // cannot state them.
 Status take_outer_keys(const JsonFields& outer, const ConfigPart& part, nlohmann::json& defaults,
@@ -281,31 +247,6 @@ Result<bool> read_tie(const JsonFields& outer, const JsonFields& text, const Wra
   const bool tied = wrapper.outer_ties && FERRY_TRY(read_tie(outer, wrapper.tied));
   if (tied || !wrapper.text_ties) return tied;
   return text.flag_or("tie_word_embeddings", false);
-}
-
-Status read_text_part(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
-  FERRY_RETURN_IF_ERROR(refuse_quantization(fields, type.ternary));
-  if (fields.find("quantization_config") != nullptr) config.numbers[kRoundedInputs] = 1;
-  if (type.read_layers == nullptr) FERRY_RETURN_IF_ERROR(refuse_layer_overrides(fields));
-  FERRY_RETURN_IF_ERROR(read_sizes(fields, type, config));
-  FERRY_RETURN_IF_ERROR(read_layer_details(fields, type, config));
-  FERRY_RETURN_IF_ERROR(read_experts(fields, type, config));
-  FERRY_RETURN_IF_ERROR(check_q_size(fields, config, config.head_dim));
-  for (const FlagKey& flag : type.flags) {
-    const std::string name(flag.number != nullptr ? flag.number : flag.key);
-    config.numbers[name] = FERRY_TRY(fields.flag_or(flag.key, flag.otherwise)) ? 1 : 0;
-  }
-  for (const std::string_view key : type.sizes) {
-    config.numbers[std::string(key)] = FERRY_TRY(fields.integer(key, kSizeRange)).value_or(0);
-  }
-  if (type.read != nullptr) FERRY_RETURN_IF_ERROR(type.read(fields, config));
-  FERRY_RETURN_IF_ERROR(read_layer_types(fields, type, config));
-  if (type.read_layers != nullptr) FERRY_RETURN_IF_ERROR(type.read_layers(fields, config));
-  FERRY_RETURN_IF_ERROR(read_two_way(fields, type, config));
-  FERRY_RETURN_IF_ERROR(read_rope(fields, type, config));
-  FERRY_RETURN_IF_ERROR(check_heads(fields, config));
-  FERRY_RETURN_IF_ERROR(read_classifier(fields, config));
-  return read_token_ids(fields, config);
 }
 
 // The part of a config that describes the text decoder, and the family that serves it.
@@ -407,6 +348,43 @@ Result<bool> read_tie(JsonFields outer, const JsonFields& text, const VisionType
 
 }  // namespace
 
+// Some configs state -1 for "none". Negative ids are ignored.
+Status read_token_ids(const JsonFields& fields, ModelConfig& config) {
+  if (const auto bos = FERRY_TRY(fields.integer("bos_token_id", kTokenRange))) {
+    config.bos_id = *bos < 0 ? std::nullopt : bos;
+  }
+  if (auto eos = FERRY_TRY(fields.integers("eos_token_id", kTokenRange))) {
+    std::erase_if(*eos, [](int64_t id) { return id < 0; });
+    config.eos_ids = *std::move(eos);
+  }
+  return {};
+}
+
+Status read_text_part(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
+  FERRY_RETURN_IF_ERROR(refuse_quantization(fields, type.ternary));
+  if (fields.find("quantization_config") != nullptr) config.numbers[kRoundedInputs] = 1;
+  if (type.read_layers == nullptr) FERRY_RETURN_IF_ERROR(refuse_layer_overrides(fields));
+  FERRY_RETURN_IF_ERROR(read_sizes(fields, type, config));
+  FERRY_RETURN_IF_ERROR(read_layer_details(fields, type, config));
+  FERRY_RETURN_IF_ERROR(read_experts(fields, type, config));
+  FERRY_RETURN_IF_ERROR(check_q_size(fields, config, config.head_dim));
+  for (const FlagKey& flag : type.flags) {
+    const std::string name(flag.number != nullptr ? flag.number : flag.key);
+    config.numbers[name] = FERRY_TRY(fields.flag_or(flag.key, flag.otherwise)) ? 1 : 0;
+  }
+  for (const std::string_view key : type.sizes) {
+    config.numbers[std::string(key)] = FERRY_TRY(fields.integer(key, kSizeRange)).value_or(0);
+  }
+  if (type.read != nullptr) FERRY_RETURN_IF_ERROR(type.read(fields, config));
+  FERRY_RETURN_IF_ERROR(read_layer_types(fields, type, config));
+  if (type.read_layers != nullptr) FERRY_RETURN_IF_ERROR(type.read_layers(fields, config));
+  FERRY_RETURN_IF_ERROR(read_two_way(fields, type, config));
+  FERRY_RETURN_IF_ERROR(read_rope(fields, type, config));
+  FERRY_RETURN_IF_ERROR(check_heads(fields, config));
+  FERRY_RETURN_IF_ERROR(read_classifier(fields, config));
+  return read_token_ids(fields, config);
+}
+
 Result<int64_t> required_of_layers(const JsonFields& fields, std::string_view key, IntRange range) {
   const nlohmann::json* stated = fields.find(key);
   if (stated == nullptr || !stated->is_array()) return fields.required(key, range);
@@ -500,13 +478,15 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
   if (config.multimodal) FERRY_RETURN_IF_ERROR(refuse_two_way_attention(outer, type));
   FERRY_RETURN_IF_ERROR(read_token_ids(outer, config));
   FERRY_RETURN_IF_ERROR(read_text_part(text, type, config));
-  config.tie_word_embeddings =
-      FERRY_TRY(vision             ? read_tie(outer, text, *vision->type)
-                : match.multimodal ? read_tie(outer, text, type.wrapper)
-                                   : text.flag_or("tie_word_embeddings", false));
+  const bool in_parts = !type.source_part.key.empty();
+  if (in_parts) FERRY_RETURN_IF_ERROR(read_source_part(outer, type, config));
+  config.tie_word_embeddings = FERRY_TRY(vision             ? read_tie(outer, text, *vision->type)
+                                         : match.multimodal ? read_tie(outer, text, type.wrapper)
+                                         : in_parts         ? read_tie(outer, true)
+                                                    : text.flag_or("tie_word_embeddings", false));
   const JsonFields& settling = match.multimodal && type.wrapper.outer_ties ? outer : text;
-  config.tie_unless_stored =
-      !vision && config.tie_word_embeddings && !settling.states("tie_word_embeddings");
+  config.tie_unless_stored = !vision && config.tie_word_embeddings &&
+                             (in_parts || !settling.states("tie_word_embeddings"));
   if (vision) FERRY_RETURN_IF_ERROR(read_encoders(outer, *vision, inputs, config));
   if (vision) {
     config.rope.first_position = config.sliding_rope.first_position = vision->type->first_position;
@@ -520,13 +500,13 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
     report->version_readings = version_readings(outer, text, config);
   }
 
-  if (config.source) FERRY_RETURN_IF_ERROR(read_start(text, config));
+  if (config.source) FERRY_RETURN_IF_ERROR(read_start({&outer, &text}, config));
   if (!generation_json.empty()) {
     const std::string generation_name = name + " (generation_config.json)";
     const nlohmann::json generation = FERRY_TRY(parse_object(generation_json, generation_name));
     const JsonFields stated(generation, generation_name, "");
     FERRY_RETURN_IF_ERROR(read_token_ids(stated, config));
-    if (config.source) FERRY_RETURN_IF_ERROR(read_start(stated, config));
+    if (config.source) FERRY_RETURN_IF_ERROR(read_start({&stated}, config));
   }
   return config;
 }

@@ -242,8 +242,10 @@ struct AudioConfig {
 };
 
 // The text encoder of an encoder-decoder, whose output the layers of the text decoder attend to
-// (cross-attention). Its width and all that is not stated here are those of the decoder.
+// (cross-attention). All that is not stated here is that of the decoder, unless the config
+// describes the encoder apart (ModelConfig::own_source).
 struct SourceConfig {
+  int64_t hidden_size = 0;
   int64_t num_layers = 0;
   int64_t num_heads = 0, head_dim = 0;
   int64_t intermediate_size = 0;
@@ -513,6 +515,9 @@ struct ModelConfig {
   int64_t pad_id = 0;
   std::optional<RelativeBiasConfig> relative_bias;
   std::optional<SourceConfig> source;
+  // One model, where the config of an encoder-decoder describes its encoder apart (T5Gemma); its
+  // tables are its own. Empty: the encoder follows from `source` and this decoder.
+  std::vector<ModelConfig> own_source;
 
   bool has_experts(int64_t layer) const {
     return moe.experts > 0 && moe.layers[static_cast<size_t>(layer)];

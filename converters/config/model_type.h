@@ -115,6 +115,9 @@ struct ModelType {
   std::string_view name;  // the value of model_type
   WrapperType wrapper = {};
   ConfigPart part = {};
+  // The object that describes the text encoder, where it is of the same class as `part`. The config
+  // itself then says whether the head is tied.
+  ConfigPart source_part = {};
   // The class's defaults of keys that a config may leave out, as a JSON object. A key that is
   // present and null stays null.
   std::string_view defaults = "{}";

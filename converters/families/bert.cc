@@ -8,29 +8,8 @@
 namespace ferry::converters::families::bert {
 namespace {
 
-constexpr GgufName kBertGguf[] = {
-    {"token_embd.weight", "embeddings.word_embeddings.weight"},
-    {"position_embd.weight", "embeddings.position_embeddings.weight"},
-    {"token_types.weight", "embeddings.token_type_embeddings.weight"},
-    {"token_embd_norm.weight", "embeddings.LayerNorm.weight"},
-    {"token_embd_norm.bias", "embeddings.LayerNorm.bias"},
-    {"blk.{i}.attn_q.weight", "encoder.layer.{i}.attention.self.query.weight"},
-    {"blk.{i}.attn_q.bias", "encoder.layer.{i}.attention.self.query.bias"},
-    {"blk.{i}.attn_k.weight", "encoder.layer.{i}.attention.self.key.weight"},
-    {"blk.{i}.attn_k.bias", "encoder.layer.{i}.attention.self.key.bias"},
-    {"blk.{i}.attn_v.weight", "encoder.layer.{i}.attention.self.value.weight"},
-    {"blk.{i}.attn_v.bias", "encoder.layer.{i}.attention.self.value.bias"},
-    {"blk.{i}.attn_output.weight", "encoder.layer.{i}.attention.output.dense.weight"},
-    {"blk.{i}.attn_output.bias", "encoder.layer.{i}.attention.output.dense.bias"},
-    {"blk.{i}.attn_output_norm.weight", "encoder.layer.{i}.attention.output.LayerNorm.weight"},
-    {"blk.{i}.attn_output_norm.bias", "encoder.layer.{i}.attention.output.LayerNorm.bias"},
-    {"blk.{i}.ffn_up.weight", "encoder.layer.{i}.intermediate.dense.weight"},
-    {"blk.{i}.ffn_up.bias", "encoder.layer.{i}.intermediate.dense.bias"},
-    {"blk.{i}.ffn_down.weight", "encoder.layer.{i}.output.dense.weight"},
-    {"blk.{i}.ffn_down.bias", "encoder.layer.{i}.output.dense.bias"},
-    {"blk.{i}.layer_output_norm.weight", "encoder.layer.{i}.output.LayerNorm.weight"},
-    {"blk.{i}.layer_output_norm.bias", "encoder.layer.{i}.output.LayerNorm.bias"},
-};
+constexpr GgufName kPositionsGguf[] = {
+    {"position_embd.weight", "embeddings.position_embeddings.weight"}};
 
 std::vector<KeyRule> rules(const ModelConfig&, const std::string& prefix) {
   return bert_rules(prefix);
@@ -57,8 +36,13 @@ const FamilySpec kFamily = {
     .dropped = {{"bert.pooler.*", kEncoderHead}, {"cls.*", kEncoderHead}},
     .classifiers = {{"Bert", head}},
     .gguf = {{.name = "bert",
-              .tables = {kBertGguf},
+              .tokenizer_keys = {.encoder = true},
+              .tables = {gguf_tables::kBert, kPositionsGguf},
               .layer_norm = true,
-              .own_keys = GgufOwnKeys::kBert}}};
+              .own_keys = GgufOwnKeys::kBert,
+              .keys = gguf_tables::bert_keys(),
+              .activation = Activation::kGeluTanh,
+              .turns_nothing = true,
+              .rough_gelu = true}}};
 
 }  // namespace ferry::converters::families::bert

@@ -2,10 +2,34 @@
 
 #include "converters/blocks/bert.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::distilbert {
 namespace {
+
+constexpr GgufName kDistilGguf[] = {
+    {"token_embd.weight", "embeddings.word_embeddings.weight"},
+    {"position_embd.weight", "embeddings.position_embeddings.weight"},
+    {"token_embd_norm.weight", "embeddings.LayerNorm.weight"},
+    {"token_embd_norm.bias", "embeddings.LayerNorm.bias"},
+    {"blk.{i}.attn_q.weight", "transformer.layer.{i}.attention.q_lin.weight"},
+    {"blk.{i}.attn_q.bias", "transformer.layer.{i}.attention.q_lin.bias"},
+    {"blk.{i}.attn_k.weight", "transformer.layer.{i}.attention.k_lin.weight"},
+    {"blk.{i}.attn_k.bias", "transformer.layer.{i}.attention.k_lin.bias"},
+    {"blk.{i}.attn_v.weight", "transformer.layer.{i}.attention.v_lin.weight"},
+    {"blk.{i}.attn_v.bias", "transformer.layer.{i}.attention.v_lin.bias"},
+    {"blk.{i}.attn_output.weight", "transformer.layer.{i}.attention.out_lin.weight"},
+    {"blk.{i}.attn_output.bias", "transformer.layer.{i}.attention.out_lin.bias"},
+    {"blk.{i}.attn_output_norm.weight", "transformer.layer.{i}.sa_layer_norm.weight"},
+    {"blk.{i}.attn_output_norm.bias", "transformer.layer.{i}.sa_layer_norm.bias"},
+    {"blk.{i}.ffn_up.weight", "transformer.layer.{i}.ffn.lin1.weight"},
+    {"blk.{i}.ffn_up.bias", "transformer.layer.{i}.ffn.lin1.bias"},
+    {"blk.{i}.ffn_down.weight", "transformer.layer.{i}.ffn.lin2.weight"},
+    {"blk.{i}.ffn_down.bias", "transformer.layer.{i}.ffn.lin2.bias"},
+    {"blk.{i}.layer_output_norm.weight", "transformer.layer.{i}.output_layer_norm.weight"},
+    {"blk.{i}.layer_output_norm.bias", "transformer.layer.{i}.output_layer_norm.bias"},
+};
 
 std::vector<KeyRule> rules(const ModelConfig&, const std::string& prefix) {
   const std::string layer = "transformer.layer.{i}.";
@@ -59,6 +83,17 @@ const FamilySpec kFamily = {
     .dropped = {{"vocab_transform.*", kEncoderHead},
                 {"vocab_layer_norm.*", kEncoderHead},
                 {"vocab_projector.*", kEncoderHead}},
-    .classifiers = {{"DistilBert", head}}};
+    .classifiers = {{"DistilBert", head}},
+    .gguf = {{.name = "bert",
+              .tables = {kDistilGguf},
+              .layer_norm = true,
+              .sign = GgufSign::kNoTokenTypes,
+              .own_keys = GgufOwnKeys::kBert,
+              .keys = {GgufKey::kLayerNormEpsilon, GgufKey::kBlocks, GgufKey::kContext,
+                       GgufKey::kEmbedding, GgufKey::kFeedForward, GgufKey::kHeads,
+                       GgufKey::kFileType, GgufKey::kNotCausal, GgufKey::kPooling},
+              .activation = Activation::kGeluTanh,
+              .turns_nothing = true,
+              .rough_gelu = true}}};
 
 }  // namespace ferry::converters::families::distilbert

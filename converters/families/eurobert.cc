@@ -16,6 +16,13 @@ namespace ferry::converters::families::eurobert {
 namespace {
 
 using namespace gguf_tables;
+using enum GgufKey;
+
+TensorNames encoder_biases() {
+  TensorNames names = attention_biases();
+  std::ranges::copy(mlp_biases(), std::back_inserter(names));
+  return names;
+}
 
 Status head(const JsonFields& fields, bool per_token, const ModelConfig&, ClassifierConfig& out) {
   using Pooling = ClassifierConfig::Pooling;
@@ -53,7 +60,11 @@ const FamilySpec kFamily = {
     .dropped = {{"lm_head.bias", kEncoderHead}},
     .classifiers = {{"EuroBert", head}},
     .gguf = {{.name = "eurobert",
+              .tokenizer_keys = {.no_bos = true},
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp},
-              .own_keys = GgufOwnKeys::kEncoder}}};
+              .own_keys = GgufOwnKeys::kEncoder,
+              .keys = {kBlocks, kContext, kEmbedding, kFeedForward, kHeads, kKvHeads, kRopeBase,
+                       kRmsEpsilon, kHeadLengths, kFileType, kNotCausal, kRopeScaling, kPooling},
+              .unread = encoder_biases()}}};
 
 }  // namespace ferry::converters::families::eurobert

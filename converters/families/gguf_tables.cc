@@ -18,6 +18,29 @@ List with(List list, const List& more) {
 constexpr auto kHeadColumn = [](const ModelConfig& c) {
   return std::vector<int64_t>{c.mamba.heads, 1};
 };
+constexpr GgufName kBertRows[] = {
+    {"token_embd.weight", "embeddings.word_embeddings.weight"},
+    {"token_types.weight", "embeddings.token_type_embeddings.weight"},
+    {"token_embd_norm.weight", "embeddings.LayerNorm.weight"},
+    {"token_embd_norm.bias", "embeddings.LayerNorm.bias"},
+    {"blk.{i}.attn_q.weight", "encoder.layer.{i}.attention.self.query.weight"},
+    {"blk.{i}.attn_q.bias", "encoder.layer.{i}.attention.self.query.bias"},
+    {"blk.{i}.attn_k.weight", "encoder.layer.{i}.attention.self.key.weight"},
+    {"blk.{i}.attn_k.bias", "encoder.layer.{i}.attention.self.key.bias"},
+    {"blk.{i}.attn_v.weight", "encoder.layer.{i}.attention.self.value.weight"},
+    {"blk.{i}.attn_v.bias", "encoder.layer.{i}.attention.self.value.bias"},
+    {"blk.{i}.attn_output.weight", "encoder.layer.{i}.attention.output.dense.weight"},
+    {"blk.{i}.attn_output.bias", "encoder.layer.{i}.attention.output.dense.bias"},
+    {"blk.{i}.attn_output_norm.weight", "encoder.layer.{i}.attention.output.LayerNorm.weight"},
+    {"blk.{i}.attn_output_norm.bias", "encoder.layer.{i}.attention.output.LayerNorm.bias"},
+    {"blk.{i}.ffn_up.weight", "encoder.layer.{i}.intermediate.dense.weight"},
+    {"blk.{i}.ffn_up.bias", "encoder.layer.{i}.intermediate.dense.bias"},
+    {"blk.{i}.ffn_down.weight", "encoder.layer.{i}.output.dense.weight"},
+    {"blk.{i}.ffn_down.bias", "encoder.layer.{i}.output.dense.bias"},
+    {"blk.{i}.layer_output_norm.weight", "encoder.layer.{i}.output.LayerNorm.weight"},
+    {"blk.{i}.layer_output_norm.bias", "encoder.layer.{i}.output.LayerNorm.bias"},
+};
+
 constexpr GgufForm kOneRow = {.shape = GgufForm::Shape::kOneRow};
 
 // In the file, row 2j + s of each head is row s * dim / 2 + j of the checkpoint.
@@ -383,6 +406,7 @@ constinit const GgufNames kGateUp = kGateUpRows;
 constinit const GgufNames kLfm2 = kLfm2Rows;
 constinit const GgufNames kGpt2 = kGpt2Rows;
 constinit const GgufNames kNormBiases = kNormBiasesRows;
+constinit const GgufNames kBert = kBertRows;
 constinit const GgufNames kSharedExperts = kSharedExpertsRows;
 constinit const GgufNames kGraniteExperts = kGraniteExpertsRows;
 constinit const GgufNames kBackbone = kBackboneRows;
@@ -425,6 +449,11 @@ KeyOrder deepseek_keys() {
   return {kStandard,    kLatentLengths,   kFileType,      kDenseBlocks,
           kVocabulary,  kLatentSizes,     kExpertLength,  kSharedCount,
           kExpertScale, kExpertNormIfAny, kRopeDimension, kLatentMultiplier};
+}
+
+KeyOrder bert_keys() {
+  return {kBlocks,           kContext,  kEmbedding, kFeedForward, kHeads,
+          kLayerNormEpsilon, kFileType, kNotCausal, kPooling};
 }
 
 TensorNames attention_biases() {

@@ -44,6 +44,8 @@ extern const GgufNames kGpt2;
 extern const GgufNames kBackbone;
 // Biases of the layer norms before attention and MLP, and after the last layer.
 extern const GgufNames kNormBiases;
+// All tensors of BERT but its positions.
+extern const GgufNames kBert;
 // Names of gate.e_score_correction_bias and of shared_experts. They precede the names of other
 // experts.
 extern const GgufNames kSharedExperts;
@@ -54,6 +56,7 @@ KeyOrder llama_keys(const KeyOrder& more = {});
 KeyOrder granite_keys(const KeyOrder& more = {});
 KeyOrder gemma_keys(const KeyOrder& more = {});
 KeyOrder deepseek_keys();
+KeyOrder bert_keys();
 
 // Tensors for GgufArchitecture::unread.
 inline constexpr std::string_view kOutputBias = "blk.{i}.attn_output.bias";

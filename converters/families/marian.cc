@@ -45,6 +45,7 @@ Status read(const JsonFields& fields, ModelConfig& config) {
   FERRY_RETURN_IF_ERROR(check_one_table(fields, config));
   (void)fields.find("is_decoder");  // nothing reads it in the class with both parts
   SourceConfig& source = config.source.emplace();
+  source.hidden_size = config.hidden_size;
   source.num_layers = FERRY_TRY(fields.required(kEncoderLayers, kLayerRange));
   source.num_heads = FERRY_TRY(fields.required(kEncoderHeads, kHeadRange));
   source.intermediate_size = FERRY_TRY(fields.required("encoder_ffn_dim", kSizeRange));

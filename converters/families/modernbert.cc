@@ -14,6 +14,8 @@
 namespace ferry::converters::families::modernbert {
 namespace {
 
+using enum GgufKey;
+
 constexpr const char* kNormBias = "norm_bias";
 
 constexpr GgufName kModernGguf[] = {
@@ -111,9 +113,17 @@ const FamilySpec kFamily = {
     .components = {{.heads = {}, .rules = rules, .build = build}},
     .dropped = {{"head.*", kEncoderHead}, {"decoder.*", kEncoderHead}},
     .classifiers = {{"ModernBert", head}},
-    .gguf = {{.name = "modern-bert",
-              .tables = {kModernGguf},
-              .layer_norm = true,
-              .own_keys = GgufOwnKeys::kModernBert}}};
+    .gguf = {
+        {.name = "modern-bert",
+         .tokenizer_keys = {.framed = true},
+         .tables = {kModernGguf},
+         .layer_norm = true,
+         .own_keys = GgufOwnKeys::kModernBert,
+         .keys = {kBlocks, kContext, kEmbedding, kFeedForward, kHeads, kRopeBase, kSlidingRopeBase,
+                  kModernEpsilons, kFileType, kNotCausal, kPooling, kLabelPooling, kLocalWindow,
+                  kWindowStep, kRopeScaling, kVocabulary, kHiddenActivation},
+         .activation = Activation::kGeluTanh,
+         .rough_gelu = true,
+         .lists_windows = true}}};
 
 }  // namespace ferry::converters::families::modernbert

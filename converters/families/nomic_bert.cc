@@ -11,6 +11,8 @@
 namespace ferry::converters::families::nomic_bert {
 namespace {
 
+using enum GgufKey;
+
 constexpr GgufName kNomicGguf[] = {
     {"token_embd.weight", "embeddings.word_embeddings.weight"},
     {"token_types.weight", "embeddings.token_type_embeddings.weight"},
@@ -89,8 +91,11 @@ const FamilySpec kFamily = {
     .dropped = {{"nomic_bert.pooler.*", kEncoderHead}, {"cls.*", kEncoderHead}},
     .classifiers = {{"NomicBert", head}},
     .gguf = {{.name = "nomic-bert",
+              .tokenizer_keys = {.encoder = true},
               .tables = {kNomicGguf},
               .layer_norm = true,
-              .own_keys = GgufOwnKeys::kEncoder}}};
+              .own_keys = GgufOwnKeys::kEncoder,
+              .keys = {kBlocks, kContext, kEmbedding, kFeedForward, kHeads, kRopeBase,
+                       kLayerNormEpsilon, kHeadLengths, kFileType, kNotCausal, kPooling}}}};
 
 }  // namespace ferry::converters::families::nomic_bert

@@ -4,6 +4,7 @@
 
 #include "converters/blocks/bert.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 
 namespace ferry::converters::families::roberta {
 namespace {
@@ -16,6 +17,14 @@ constexpr const char* kLaterDefaults = R"({"vocab_size": 30522, "hidden_size": 7
     "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
     "hidden_act": "gelu", "max_position_embeddings": 512, "type_vocab_size": 2,
     "rms_norm_eps": 1e-12, "pad_token_id": 1})";
+
+// The file has no rows for the positions that no token has. Files are read as those of BERT.
+constexpr GgufName kPositionsGguf[] = {
+    {"position_embd.weight",
+     "embeddings.position_embeddings.weight",
+     {.written = [](const ModelConfig& config) {
+       return RowOrder{run_piece(0, config.number(kUncountedToken) + 1, config.max_positions)};
+     }}}};
 
 Status read(const JsonFields& fields, ModelConfig& config) {
   FERRY_RETURN_IF_ERROR(read_bert(fields, config));
@@ -46,7 +55,16 @@ const FamilySpec kFamily = {
               type("camembert", kLaterDefaults)},
     .components = {{.prefixes = {"roberta."}, .heads = {}, .rules = rules, .build = build}},
     .dropped = {{"roberta.pooler.*", kEncoderHead}, {"lm_head.*", kEncoderHead}},
-    .classifiers = {
-        {"Roberta", dense_head}, {"XLMRoberta", dense_head}, {"Camembert", dense_head}}};
+    .classifiers = {{"Roberta", dense_head}, {"XLMRoberta", dense_head}, {"Camembert", dense_head}},
+    .gguf = {{.name = "bert",
+              .other_types = {"xlm-roberta"},
+              .tables = {gguf_tables::kBert, kPositionsGguf},
+              .layer_norm = true,
+              .sign = GgufSign::kNever,
+              .own_keys = GgufOwnKeys::kBert,
+              .keys = gguf_tables::bert_keys(),
+              .activation = Activation::kGeluTanh,
+              .turns_nothing = true,
+              .rough_gelu = true}}};
 
 }  // namespace ferry::converters::families::roberta

@@ -64,6 +64,7 @@ Status read(const JsonFields& fields, ModelConfig& config) {
   FERRY_RETURN_IF_ERROR(read_mlp(fields, config));
   FERRY_RETURN_IF_ERROR(read_bias(fields, config));
   SourceConfig& source = config.source.emplace();
+  source.hidden_size = config.hidden_size;
   source.num_layers = config.num_layers;
   source.num_heads = config.num_heads;
   source.head_dim = config.head_dim;

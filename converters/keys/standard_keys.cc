@@ -170,7 +170,7 @@ std::vector<TieRule> source_ties(const ModelConfig& config) {
 }  // namespace
 
 std::vector<TieRule> standard_ties(const ModelConfig& config) {
-  if (config.source) return source_ties(config);
+  if (config.source && config.own_source.empty()) return source_ties(config);
   if (!config.tie_word_embeddings || config.is_encoder) return {};
   return {{.name = "tied head",
            .target = "output.weight",

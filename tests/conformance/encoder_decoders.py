@@ -1,7 +1,7 @@
 """Random encoder-decoders are converted right: every stage of encoder and decoder, and the tokens of generate().
 
-A case draws the config of a T5, mT5, UMT5 or Marian, weights, which tables the checkpoint stores, and what the generation config
-says. `python -m ferry.reference` makes the reference, `ferry verify` proves every stage with options that are drawn too, and
+A case draws the config of a T5, mT5, UMT5, Marian or T5Gemma, weights, which tables the checkpoint stores, and what the generation
+config says. `python -m ferry.reference` makes the reference, `ferry verify` proves every stage with options that are drawn too, and
 `ferry run` gives the tokens of generate(). Cases of words train models of SentencePiece for a MarianTokenizer; ids and decoded texts
 are those of transformers.
 
@@ -18,7 +18,7 @@ import transformers
 from common import Wrong
 from ferry import reference
 
-PAD, END, START = 0, 1, 0
+PAD, END, START, BEGIN = 0, 1, 0, 2
 VOCABULARY = 90
 
 
@@ -50,17 +50,63 @@ def marian(r, kind):
     return transformers.MarianMTModel, config
 
 
-DRAWN = {"t5": t5, "mt5": t5, "umt5": t5, "marian": marian}
+def gemma_part(r, least):
+    """What the config of the encoder or the decoder of a T5Gemma may say."""
+    heads, layers = r.choice([1, 2, 4]), r.choice([1, 2, 3])
+    more = r.choice([{}, {}, dict(layer_types=r.choices(["sliding_attention", "full_attention"], k=layers)),
+                     dict(rope_parameters=dict(rope_type="linear", rope_theta=5000.0, factor=3.0)), dict(head_dim=heads * 6)])
+    return {**dict(vocab_size=VOCABULARY, hidden_size=heads * r.choice([8, 10, 12]), intermediate_size=r.choice([20, 36]),
+                   num_hidden_layers=layers, num_attention_heads=heads, head_dim=r.choice([4, 6, 14]),
+                   num_key_value_heads=r.choice([count for count in (1, 2, 4) if heads % count == 0]),
+                   sliding_window=r.choice([least, 2, 5, 9, 4096]), query_pre_attn_scalar=r.choice([3, 16, 256]),
+                   attn_logit_softcapping=r.choice([None, 0.7, 50.0]), final_logit_softcapping=r.choice([None, 2.0, 30.0]),
+                   attention_bias=r.random() < 0.3, hidden_activation=r.choice(["gelu_pytorch_tanh", "gelu_pytorch_tanh", "gelu", "silu"]),
+                   rms_norm_eps=r.choice([1e-6, 1e-5]), max_position_embeddings=r.choice([64, 128]), pad_token_id=PAD, eos_token_id=END,
+                   bos_token_id=BEGIN), **more}
 
 
-def generation(r):
+def t5gemma(r, kind):
+    """A random T5Gemma, whose encoder and decoder have sizes of their own. With a window of one token the cache of transformers forgets
+    nothing."""
+    config = transformers.T5GemmaConfig(encoder=gemma_part(r, 1), decoder=gemma_part(r, 2), vocab_size=VOCABULARY,
+                                        **r.choice([{}, {}, dict(tie_word_embeddings=False)]))
+    return transformers.T5GemmaForConditionalGeneration, config
+
+
+DRAWN = {"t5": t5, "mt5": t5, "umt5": t5, "marian": marian, "t5gemma": t5gemma}
+
+
+def start_of(kind):
+    """The token that the decoder of such a model begins with. T5Gemma masks PAD where there is no cache."""
+    return BEGIN if kind == "t5gemma" else START
+
+
+def generation(r, kind):
     """What a generation config may say of the tokens."""
     more = r.choice([{}, {}, dict(bad_words_ids=[[5], [7, 9], [END]]), dict(forced_eos_token_id=END),
                      dict(forced_bos_token_id=11), dict(suppress_tokens=[3, 4, 60]), dict(begin_suppress_tokens=[END, 17]),
                      dict(forced_bos_token_id=11, begin_suppress_tokens=[11, 20]), dict(eos_token_id=[END, 30, 31]),
                      dict(repetition_penalty=1.4), dict(bad_words_ids=[[i, j] for i in range(2, 40) for j in (2, 40, 41)])])
     length = r.choice([dict(max_length=r.choice([3, 14, 20])), dict(max_new_tokens=r.choice([1, 7, 15]))])
-    return transformers.GenerationConfig(**{**dict(pad_token_id=PAD, eos_token_id=END, decoder_start_token_id=START), **length, **more})
+    start = dict(bos_token_id=BEGIN) if kind == "t5gemma" else dict(decoder_start_token_id=START)
+    return transformers.GenerationConfig(**{**dict(pad_token_id=PAD, eos_token_id=END), **start, **length, **more})
+
+
+def store_head(r, folder):
+    """A checkpoint of T5Gemma may store the head beside the table of the decoder or in its place."""
+    path = folder / "model.safetensors"
+    weights = safetensors.torch.load_file(path)
+    table, head = "model.decoder.embed_tokens.weight", "lm_head.out_proj.weight"
+    if head in weights:
+        return ["a head of its own"]
+    how = r.choice(["equal head", "other head", "head alone"])
+    weights[head] = weights[table].clone()
+    if how == "other head":
+        weights[head] += torch.randn_like(weights[head].float()).to(weights[head].dtype) * 0.2
+    if how == "head alone":
+        del weights[table]
+    safetensors.torch.save_file(weights, path, {"format": "pt"})
+    return [how]
 
 
 def store_tables(r, folder):
@@ -101,9 +147,10 @@ def make(r, folder, kind, seed):
     model = cls(config).eval()
     golden.randomise(model)
     model = model.to(r.choice([torch.float32, torch.bfloat16]))
-    model.generation_config = generation(r)
+    model.generation_config = generation(r, kind)
     model.save_pretrained(folder)
-    said = store_tables(r, folder) if r.random() < 0.5 else []
+    store = store_head if kind == "t5gemma" else store_tables
+    said = store(r, folder) if r.random() < 0.5 else []
     return cls.from_pretrained(folder, dtype=torch.float32).eval(), said
 
 
@@ -115,6 +162,8 @@ def style_of(r, layers):
 
 
 def layers_of(config):
+    if config.model_type == "t5gemma":
+        return config.decoder.num_hidden_layers
     return getattr(config, "num_decoder_layers", None) or config.decoder_layers
 
 
@@ -125,8 +174,11 @@ def proved(folder, bundle, out):
 
 
 def answer(model, ids):
-    """Tokens of generate() behind the start. Its cache has as many layers as the encoder."""
-    made = model.generate(torch.tensor([ids]), use_cache=False, do_sample=False, num_beams=1)[0].tolist()[1:]
+    """Tokens of generate() behind the start. Its cache has as many layers as the encoder, but that of T5Gemma, which masks PAD
+    without one."""
+    caches = model.config.model_type == "t5gemma"
+    given = torch.tensor([ids])
+    made = model.generate(given, attention_mask=torch.ones_like(given), use_cache=caches, do_sample=False, num_beams=1)[0].tolist()[1:]
     ends = model.generation_config.eos_token_id
     ends = ends if isinstance(ends, list) else [ends]
     first = next((i for i, token in enumerate(made) if token in ends), None)
@@ -139,7 +191,7 @@ def case(promise, kind, number):
     folder.mkdir()
     model, said = make(r, folder, kind, number)
     texts = [[r.randrange(2, VOCABULARY) for _ in range(count)] for count in (1, r.choice([5, 23]), r.choice([31, 40]))]
-    firsts = [[START] + [r.randrange(2, VOCABULARY) for _ in range(r.choice([0, 0, 3, 9]))] for _ in texts]
+    firsts = [[start_of(kind)] + [r.randrange(2, VOCABULARY) for _ in range(r.choice([0, 0, 3, 9]))] for _ in texts]
     out, prompts = folder / "golden.safetensors", folder / "prompts.jsonl"
     prompts.write_text("".join(json.dumps(dict(source=text, tokens=first)) + "\n" for text, first in zip(texts, firsts)))
     if reference.main([str(folder), "-o", str(out), "--prompts", str(prompts), "--max-new", "6", "-q"]):

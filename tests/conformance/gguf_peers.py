@@ -5,6 +5,7 @@
   one; of f16, bf16 and q8_0, which its converter writes, all tensors are.
 - Values of every type that llama.cpp quantises to are read as its own Python package reads them.
 - Quantised files compute in ferry what transformers computes with the same file.
+- Files of encoders give in llama.cpp the tokens and vectors of transformers.
 - Files of random models of several families compute in llama.cpp what transformers computes with the checkpoint.
 - A checkpoint that `--to hf` makes of a file has the tensors that transformers wants, and the logits of the original.
 """
@@ -33,6 +34,8 @@ BACK = ("golden/gpt_oss", "gguf_written/granitemoe", "gguf_written/llama4", "gol
         "golden/jamba", "golden/minimax_m2", "golden/qwen3_5_moe")
 # Files that no class for text alone reads, and such as have no id for padding, which their classes have beyond small vocabularies.
 NO_CLASS = ("qwen2vl", "glm", "glm4")
+# Checkpoints of encoders with tokenizers, and the pre-tokenizer that is stated, because no digest of a tiny tokenizer is known.
+WRITTEN_ENCODERS = {"bert": "jina-v2-en", "roberta": "gpt-2", "modernbert": "gpt-2", "xlm_roberta": None}
 ENCODERS = ("bert", "roberta", "nomic_bert", "jina_embeddings_v3", "modernbert", "eurobert", "embedding_gemma")
 
 
@@ -257,6 +260,31 @@ def vectors(name):
     return f"max_abs {worst:.2e}"
 
 
+def written_vectors(promise, name):
+    """The file of an encoder: llama.cpp cuts texts as transformers does, and gives the same vectors but for its approximation of GELU."""
+    import torch
+    import transformers
+    source, pre = common.TESTDATA / "gguf_written" / name, WRITTEN_ENCODERS[name]
+    file = convert(source, promise.folder / f"{name}.gguf", "--to", "gguf", "--outtype", "f32", *(["--tokenizer-pre", pre] if pre else []))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+    encoder = transformers.AutoModel.from_pretrained(source, dtype=torch.float32, attn_implementation="eager").eval()
+    takes_first = json.loads((source / "1_Pooling/config.json").read_text())["pooling_mode_cls_token"]
+    reader, worst = llama(file, vocab_only=True), 0
+    for text in ("the cat sat on the mat", "a dog runs, and sits.", "The blue sea"):
+        ids = tokenizer(text).input_ids
+        with silent():
+            cut = reader.tokenize(text.encode(), add_bos=True, special=True)
+        if cut != ids:
+            raise Wrong(f"{text!r} is {cut}, in transformers {ids}")
+        with torch.no_grad():
+            states = encoder(torch.tensor([ids])).last_hidden_state[0].double().numpy()
+        vector = states[0] if takes_first else states.mean(0)
+        worst = max(worst, abs(llama_vector(file, ids) - vector / numpy.linalg.norm(vector)).max())
+    if not worst <= 1e-3:
+        raise Wrong(f"vectors differ by {worst:.2e}")
+    return f"max_abs {worst:.2e}"
+
+
 def gemma3n(promise):
     """A file with the sizes that llama.cpp knows by heart, in llama.cpp and in ferry."""
     import make_gguf_gemma3n as made
@@ -343,6 +371,8 @@ def main():
     promise.case("gemma3n in llama.cpp", gemma3n, promise)
     for name in ENCODERS:
         promise.case(f"vectors of {name} in llama.cpp", vectors, name)
+    for name in WRITTEN_ENCODERS:
+        promise.case(f"written {name} in llama.cpp", written_vectors, promise, name)
     for name in ("falcon_h1", "nemotron_h", "nemotron_h_moe"):
         promise.case(f"file of {name} in llama.cpp", read_alone, name)
     promise.finish()

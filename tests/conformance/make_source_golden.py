@@ -24,6 +24,7 @@ TEXTS = ["translate: The sea is blue.", "Why do ships float?", "one two three fo
          "  Two  spaces, and é ", ">>fra<< The sea"]
 WORDS = ["the sea is blue", "ships float on the water", "why do they", "translate two three four five six seven eight nine ten one"]
 VOCABULARY, START, END, PAD = 120, 0, 1, 0
+GEMMA_VOCABULARY, GEMMA_START = 82, 2
 
 
 def t5_tokenizer(folder):
@@ -41,6 +42,36 @@ def t5_tokenizer(folder):
     made.add_special_tokens(["<pad>", "</s>", "<unk>", "<extra_id_0>"])
     transformers.PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", eos_token="</s>",
                                          unk_token="<unk>").save_pretrained(folder)
+
+
+def gemma_bytes(letters):
+    """The bytes of TEXTS that are in no letter."""
+    return sorted({byte for text in TEXTS for letter in text if letter not in [*letters, " "] for byte in letter.encode()})
+
+
+def gemma_tokenizer(folder):
+    """A BPE of a few words with bytes, in the form of Gemma's."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+    special = ["<pad>", "<eos>", "<bos>", "<unk>"]
+    words = ["▁" + word for line in WORDS for word in line.split()]
+    letters = sorted({letter for word in words for letter in word})
+    vocab = special + [f"<0x{byte:02X}>" for byte in gemma_bytes(letters)] + letters
+    merges = []
+    for word in dict.fromkeys(words):
+        for end in range(2, min(len(word), 4) + 1):
+            pair = word[:end - 1], word[end - 1]
+            if pair not in merges and word[:end] not in vocab:
+                merges.append(pair)
+                vocab.append(word[:end])
+    made = Tokenizer(models.BPE({word: i for i, word in enumerate(vocab)}, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    made.normalizer = normalizers.Replace(" ", "▁")
+    made.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    made.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    made.post_processor = processors.TemplateProcessing(single="<bos> $A", pair="<bos> $A <bos> $B", special_tokens=[("<bos>", 2)])
+    made.add_special_tokens(special)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", eos_token="<eos>", bos_token="<bos>",
+                                         unk_token="<unk>").save_pretrained(folder)
+    return made.get_vocab_size()
 
 
 def marian_tokenizer(folder):
@@ -78,6 +109,16 @@ def marian_config():
         pad_token_id=VOCABULARY - 1, eos_token_id=0, decoder_start_token_id=VOCABULARY - 1, forced_eos_token_id=None)
 
 
+def t5gemma_config():
+    """Encoder and decoder of other sizes, windows shorter than the texts, and softcaps that matter."""
+    common = dict(vocab_size=GEMMA_VOCABULARY, max_position_embeddings=64, attention_bias=True, attn_logit_softcapping=1.5)
+    encoder = dict(common, hidden_size=24, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+                   head_dim=6, sliding_window=3, query_pre_attn_scalar=5)
+    decoder = dict(common, hidden_size=16, intermediate_size=28, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+                   head_dim=10, sliding_window=4, query_pre_attn_scalar=8, final_logit_softcapping=4.0)
+    return transformers.T5GemmaConfig(encoder=encoder, decoder=decoder, vocab_size=GEMMA_VOCABULARY)
+
+
 def t5_config(cls, **more):
     return cls(vocab_size=VOCABULARY, d_model=24, d_kv=10, d_ff=40, num_layers=2, num_decoder_layers=3, num_heads=3,
                relative_attention_num_buckets=8, relative_attention_max_distance=20, pad_token_id=PAD, eos_token_id=END,
@@ -86,12 +127,15 @@ def t5_config(cls, **more):
 
 def randomise(model):
     """Weights that no initialisation makes equal or zero."""
-    marian = model.config.model_type == "marian"
+    marian, gemma = (model.config.model_type == kind for kind in ("marian", "t5gemma"))
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "embed_positions" in name:
                 continue
             noise = torch.randn_like(weight)
+            if gemma:
+                weight.add_(noise * 0.2) if weight.dim() == 1 else weight.copy_(noise * (0.1 if "embed" in name else 0.4))
+                continue
             if marian:
                 weight.add_(noise * 0.3) if weight.dim() == 1 else weight.copy_(noise)
                 continue
@@ -104,6 +148,8 @@ FIXTURES = {
            dict(max_length=18, bad_words_ids=[[7]])),
     "umt5": (transformers.UMT5ForConditionalGeneration, lambda: t5_config(transformers.UMT5Config, feed_forward_proj="gated-gelu"),
              t5_tokenizer, dict(max_new_tokens=15, forced_eos_token_id=END)),
+    "t5gemma": (transformers.T5GemmaForConditionalGeneration, t5gemma_config, gemma_tokenizer,
+                dict(max_new_tokens=12, decoder_start_token_id=None, bos_token_id=GEMMA_START, suppress_tokens=[PAD, *range(4, 15)])),
     "marian": (transformers.MarianMTModel, marian_config, marian_tokenizer,
                dict(max_length=16, bad_words_ids=[[VOCABULARY - 1]], forced_eos_token_id=0, eos_token_id=0, pad_token_id=VOCABULARY - 1,
                     decoder_start_token_id=VOCABULARY - 1)),
@@ -166,7 +212,9 @@ def make(name):
     (folder / "answers.json").write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
     golden, prompts = folder / "golden.safetensors", folder / "prompts.jsonl"
     golden.unlink(missing_ok=True)
-    rows = [dict(source=case["source"], tokens=[model.generation_config.decoder_start_token_id] + case["tokens"][:6], name=f"text{i}")
+    said = model.generation_config
+    start = said.bos_token_id if said.decoder_start_token_id is None else said.decoder_start_token_id
+    rows = [dict(source=case["source"], tokens=[start] + case["tokens"][:6], name=f"text{i}")
             for i, case in enumerate(made[:2])]
     prompts.write_text("".join(json.dumps(row) + "\n" for row in rows))
     if reference.main([str(folder), "-o", str(golden), "--prompts", str(prompts), "--max-new", "6", "--no-f64", "-q"]):

@@ -86,6 +86,27 @@ TEST(GgufExport, FilesAreThoseOfLlamaCpp) {
   EXPECT_EQ(count, 213);
 }
 
+// The lines are those of the other list. No digest of a tiny tokenizer is known, so that its
+// pre-tokenizer is stated.
+TEST(GgufExport, EncodersAreThoseOfLlamaCpp) {
+  std::ifstream table(testdata("gguf_written/encoder_digests.txt"));
+  std::string checkpoint, type, digest;
+  int count = 0;
+  const TempDir dir;
+  for (; table >> checkpoint >> type >> digest; ++count) {
+    SCOPED_TRACE(checkpoint + " " + type);
+    ExportOptions options = options_of(checkpoint, type);
+    const bool stated =
+        checkpoint.starts_with("gguf_written") && checkpoint != "gguf_written/xlm_roberta";
+    if (stated) options.pre_tokenizer = "jina-v2-en";
+    const Result<packer::WrittenFiles> written =
+        write(options, dir / (std::to_string(count) + ".gguf"));
+    ASSERT_TRUE(written) << written.error().message;
+    EXPECT_EQ(to_hex(written->files[0].sha256), digest);
+  }
+  EXPECT_EQ(count, 42);
+}
+
 // The matrices of the file: column c of the i-th of them has the importance ((37 c + 11 i) % 101)^2
 // / 16.
 formats::ImportanceSums importance_of(const std::string& gguf) {

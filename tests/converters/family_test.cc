@@ -31,7 +31,8 @@ TEST(FamilyTable, EveryTypeHasOneFamilyAndItsDefaultsAreAnObject) {
     }
     ASSERT_FALSE(family->components.empty()) << family->name();
     // A family of sound alone has an audio encoder in its place.
-    const bool hears = !family->types.front().part.key.empty();
+    const ModelType& first = family->types.front();
+    const bool hears = !first.part.key.empty() && first.source_part.key.empty();
     EXPECT_EQ(family->text_decoder().role, hears ? "audio_encoder" : "text_decoder");
     EXPECT_FALSE(family->text_decoder().prefixes.empty()) << family->name();
   }
@@ -101,11 +102,13 @@ TEST(FamilyTable, NoTwoRulesOfAFamilyHaveTheSameSource) {
   config.layer_types = {LayerType::kMamba};
   config.num_heads = config.num_kv_heads = config.head_dim = config.hidden_size = 8;
   config.audio.emplace().conformer.emplace().convolutions = 3;
+  config.source.emplace().num_layers = 1;
   for (const FamilySpec* family : all_families()) {
     config.family = family;
     expect_distinct_sources(config);
   }
   config.audio.reset();
+  config.source.reset();
   config.vision.emplace();
   config.vision->hidden_size = config.vision->patch_size = config.vision->num_layers = 1;
   config.vision->any_shape.emplace().deepstack = {0};

@@ -161,7 +161,7 @@ TEST(Encoders, WhatTheyCannotDoIsRefused) {
       {{"convert", source, "-n", "--program", "static"}, 4, "which encoders alone do"},
       {{"convert", source, "-n", "--prefill-length", "7"}, 2, "--prefill-length: an encoder"},
       {{"convert", source, "-n", "--kv-dtype", "f16"}, 2, "--kv-dtype: an encoder"},
-      {{"convert", source, "--to", "gguf", "-o", dir / "g"}, 4, "becomes a bundle only"},
+      {{"convert", source, "--to", "gguf", "-o", dir / "g"}, 4, "is built as an encoder"},
       {{"convert", made, "--to", "hf", "-o", dir / "h"}, 4, "only bundles of decoders"},
       {{"convert", fixture("golden/lfm2"), "-n", "--program", "encoder"}, 4, "without attention"},
       {{"run", made, "--tokens", "1,2"}, 4, "which give states of texts"},

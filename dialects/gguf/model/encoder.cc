@@ -16,8 +16,9 @@ using Pooling = SentenceConfig::Pooling;
 
 // Values of the key pooling_type.
 constexpr int64_t kNoPooling = 0;
-constexpr std::pair<int64_t, Pooling> kPoolingTypes[] = {
-    {1, Pooling::kMean}, {2, Pooling::kFirst}, {3, Pooling::kLast}};
+constexpr std::pair<int64_t, Pooling> kPoolingTypes[] = {{kGgufMeanPooling, Pooling::kMean},
+                                                         {kGgufFirstPooling, Pooling::kFirst},
+                                                         {kGgufLastPooling, Pooling::kLast}};
 
 const TensorEntry* tensor_called(const TensorSource& source, std::string_view name) {
   const auto at = std::ranges::find(source.entries(), name, &TensorEntry::name);
@@ -61,6 +62,23 @@ Result<std::optional<SentenceConfig>> read_gguf_sentence(const GgufKeys& keys,
   return std::optional(std::move(out));
 }
 
+std::string gguf_sentence_obstacle(const SentenceConfig& sentence) {
+  const bool known =
+      sentence.poolings.size() == 1 && std::ranges::count(kPoolingTypes, sentence.poolings.front(),
+                                                          &std::pair<int64_t, Pooling>::second) > 0;
+  if (!known) return "has another pooling than one of mean, first and last token";
+  const bool projects = std::ranges::any_of(sentence.modules, [](const SentenceModule& module) {
+    return module.kind != SentenceModule::Kind::kNormalize;
+  });
+  return projects ? "has a projection behind the pooling" : "";
+}
+
+int64_t gguf_pooling_type(const SentenceConfig& sentence) {
+  return std::ranges::find(kPoolingTypes, sentence.poolings.front(),
+                           &std::pair<int64_t, Pooling>::second)
+      ->first;
+}
+
 // Readers take attention for causal where no key says otherwise.
 Status read_gguf_encoder(GgufReading& in) {
   if (!FERRY_TRY(in.keys->fields.flag_or(in.keys->name("attention.causal"), true))) return {};
@@ -82,7 +100,6 @@ Status read_gguf_embedding_gemma(GgufReading& in) {
 }
 
 Status read_gguf_modern_bert(GgufReading& in) {
-  constexpr int64_t kModernBertGlobalEvery = 3;
   FERRY_RETURN_IF_ERROR(read_gguf_encoder(in));
   json& config = *in.config;
   const JsonFields& fields = in.keys->fields;

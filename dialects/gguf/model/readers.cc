@@ -391,6 +391,8 @@ bool has_gguf_sign(const GgufReading& file, GgufSign sign) {
       return file.has("blk.{i}.attn_norm_2.weight");
     case GgufSign::kRmsNorms:
       return file.states("attention.layer_norm_rms_epsilon");
+    case GgufSign::kNoTokenTypes:
+      return !file.has("token_types.weight");
     case GgufSign::kNever:
       return false;
     case GgufSign::kGrowingQueries:

@@ -45,6 +45,14 @@ class GgufKeyWriter {
   void add_vocabulary();
   void add_logit_scale();
   void add_clamp();
+  void add_not_causal();
+  void add_pooling();
+  void add_sliding_rope_base();
+  void add_modern_epsilons();
+  void add_label_pooling();
+  void add_local_window();
+  void add_window_step();
+  void add_hidden_activation();
   void add_no_bos();
   void add_standard();
   void add_expert_groups();

@@ -10,6 +10,7 @@
 
 #include "core/json.h"
 #include "core/text.h"
+#include "dialects/gguf/model/encoder.h"
 #include "dialects/gguf/model/written_key_writer.h"
 
 namespace ferry::converters {
@@ -164,6 +165,42 @@ void GgufKeyWriter::add_logit_scale() { own("logit_scale", real(c_.scalars.logit
 
 void GgufKeyWriter::add_clamp() {
   if (c_.scalars.qkv_clip) own("attention.clamp_kqv", real(*c_.scalars.qkv_clip));
+}
+
+void GgufKeyWriter::add_not_causal() { own("attention.causal", false); }
+
+void GgufKeyWriter::add_pooling() {
+  if (c_.sentence) own("pooling_type", whole(gguf_pooling_type(*c_.sentence)));
+}
+
+void GgufKeyWriter::add_modern_epsilons() {
+  add_rms_epsilon();
+  add_layer_norm_epsilon();
+}
+
+// The converter writes what the config states, or the default of its class.
+void GgufKeyWriter::add_label_pooling() {
+  const json* stated = member(json_, "classifier_pooling");
+  const bool mean = stated != nullptr && *stated == "mean";
+  own("classifier.pooling_type", whole(mean ? kGgufMeanPooling : kGgufFirstPooling));
+}
+
+void GgufKeyWriter::add_local_window() {
+  constexpr double kUsual = 128;
+  own("attention.sliding_window",
+      whole(static_cast<int64_t>(states("local_attention") ? number("local_attention") : kUsual)));
+}
+
+void GgufKeyWriter::add_window_step() {
+  constexpr const char* kStep = "global_attn_every_n_layers";
+  if (!states(kStep)) return;
+  own("attention.sliding_window_pattern", whole(static_cast<int64_t>(number(kStep))));
+}
+
+void GgufKeyWriter::add_hidden_activation() {
+  const json* stated = member(json_, "hidden_activation");
+  own("hidden_activation",
+      stated != nullptr && stated->is_string() ? stated->get<std::string>() : std::string("gelu"));
 }
 
 void GgufKeyWriter::add_no_bos() { set("tokenizer.ggml.add_bos_token", false); }
@@ -344,6 +381,14 @@ GgufKeyWriter::Function GgufKeyWriter::function_of(GgufKey key) {
       {kOneSharedExpert, &GgufKeyWriter::add_one_shared_expert},
       {kLatentExperts, &GgufKeyWriter::add_latent_experts},
       {kMimoHeads, &GgufKeyWriter::add_mimo_heads},
+      {kNotCausal, &GgufKeyWriter::add_not_causal},
+      {kPooling, &GgufKeyWriter::add_pooling},
+      {kSlidingRopeBase, &GgufKeyWriter::add_sliding_rope_base},
+      {kModernEpsilons, &GgufKeyWriter::add_modern_epsilons},
+      {kLabelPooling, &GgufKeyWriter::add_label_pooling},
+      {kLocalWindow, &GgufKeyWriter::add_local_window},
+      {kWindowStep, &GgufKeyWriter::add_window_step},
+      {kHiddenActivation, &GgufKeyWriter::add_hidden_activation},
       {kKindsOfLayers, &GgufKeyWriter::add_kinds_of_layers}};
   return std::ranges::find(kWriters, key, &std::pair<GgufKey, Function>::first)->second;
 }

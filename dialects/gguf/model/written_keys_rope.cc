@@ -35,6 +35,10 @@ void GgufKeyWriter::add_rope_dimension() { own("rope.dimension_count", whole(c_.
 
 void GgufKeyWriter::add_rope_base() { own("rope.freq_base", real(c_.rope.theta)); }
 
+void GgufKeyWriter::add_sliding_rope_base() {
+  own("rope.freq_base_swa", real(c_.sliding_rope.theta));
+}
+
 void GgufKeyWriter::add_rope() {
   if (c_.rope.type == Type::kLinear || c_.rope.type == Type::kYarn) {
     const bool yarn = c_.rope.type == Type::kYarn;
@@ -46,7 +50,7 @@ void GgufKeyWriter::add_rope() {
     own("rope.dimension_sections", sections);
   }
   add_rope_base();
-  if (in_.architecture->sliding_pattern) own("rope.freq_base_swa", real(c_.sliding_rope.theta));
+  if (in_.architecture->sliding_pattern) add_sliding_rope_base();
 }
 
 // Writes values that the config states, and values for which readers would assume others.

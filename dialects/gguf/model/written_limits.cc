@@ -8,6 +8,7 @@
 #include "converters/blocks/rope.h"
 #include "converters/blocks/shared_layers.h"
 #include "core/text.h"
+#include "dialects/gguf/model/encoder.h"
 #include "dialects/gguf/model/layer_kinds.h"
 #include "dialects/gguf/model/written_keys.h"
 
@@ -56,6 +57,11 @@ class Limits {
     if (a_.rough_gelu && c_.activation == Activation::kGelu) {
       lines.push_back("llama.cpp approximates GELU, which the model computes exactly");
     }
+    if (c_.sentence && c_.sentence->modules.empty()) {
+      lines.push_back(
+          "runtimes of GGUF bring vectors to a length of 1 unless they are told otherwise, which "
+          "the checkpoint does not");
+    }
     if (c_.mamba.least_step > 0) {
       lines.push_back(
           fmt::format("llama.cpp does not raise time steps to {}", c_.mamba.least_step));
@@ -91,8 +97,11 @@ class Limits {
   }
 
   Status check_model() const {
+    if (c_.is_encoder) FERRY_RETURN_IF_ERROR(check_encoder());
     const bool rough = a_.rough_gelu && c_.activation == Activation::kGelu;
-    if (c_.activation != a_.activation && !rough) {
+    const bool stated =
+        a_.has_key(GgufKey::kHiddenActivation) && c_.activation == Activation::kSilu;
+    if (c_.activation != a_.activation && !rough && !stated) {
       return cannot("hidden_act", "is another activation");
     }
     if (a_.needs_experts && c_.moe.experts == 0) return cannot("num_experts", "or none is used");
@@ -134,6 +143,13 @@ class Limits {
     return {};
   }
 
+  Status check_encoder() const {
+    if (!a_.has_key(GgufKey::kNotCausal)) return cannot("model_type", "is built as an encoder");
+    if (c_.classifier) return cannot("architectures", "has a head of labels");
+    const std::string obstacle = c_.sentence ? gguf_sentence_obstacle(*c_.sentence) : "";
+    return obstacle.empty() ? Status() : cannot("modules.json", obstacle);
+  }
+
   Status check_rope() const {
     const RopeConfig& rope = c_.rope;
     const bool has_scaling = a_.has_key(GgufKey::kStandard);
@@ -166,7 +182,7 @@ class Limits {
     const bool same = rope_inverse_frequencies(c_.sliding_rope, c_.rotary_dim()) ==
                           rope_inverse_frequencies(wanted, c_.rotary_dim()) &&
                       c_.sliding_rope.attention_factor == wanted.attention_factor;
-    if (same || a_.sliding_pattern) return {};
+    if (same || a_.sliding_pattern || a_.has_key(GgufKey::kSlidingRopeBase)) return {};
     return cannot("rope_parameters.sliding_attention", "differs from what readers take");
   }
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "dialects/gguf/model/encoder.h"
 #include "dialects/gguf/model/reading.h"
 #include "dialects/gguf/model/written_keys.h"
 
@@ -48,6 +50,24 @@ Status check_falcon(const GgufKeysInput& in) {
   if (c.number("parallel_attn") == 0) return gguf_cannot_say(in, "parallel_attn", "is false");
   if (c.number("alibi") != 0) return gguf_cannot_say(in, "alibi", "is true");
   return c.attention_bias ? gguf_cannot_say(in, "bias", "is true") : Status();
+}
+
+Status check_modern_bert(const GgufKeysInput& in) {
+  const ModelConfig& c = *in.config;
+  constexpr const char* kStep = "global_attn_every_n_layers";
+  if (c.sliding_rope.type != RopeConfig::Type::kDefault) {
+    return gguf_cannot_say(in, "rope_parameters.sliding_attention", "scales RoPE");
+  }
+  const auto config = nlohmann::json::parse(in.config_text, nullptr, false);
+  const auto found = config.is_object() ? config.find(kStep) : config.end();
+  const bool stated = found != config.end() && found->is_number_integer();
+  const int64_t every = stated ? found->get<int64_t>() : kModernBertGlobalEvery;
+  for (int64_t i = 0; i < c.num_layers; ++i) {
+    const bool full = c.layer_types[static_cast<size_t>(i)] == LayerType::kFullAttention;
+    if (full == (i % every == 0)) continue;
+    return gguf_cannot_say(in, "layer_types", fmt::format("differs in layer {}", i));
+  }
+  return {};
 }
 
 // Readers know the factor of scores by heart.
@@ -155,6 +175,8 @@ Status check_gguf_model_limits(const GgufKeysInput& input) {
       return check_nemotron(input);
     case kFalconH1:
       return check_falcon_h1(input);
+    case kModernBert:
+      return check_modern_bert(input);
     default:
       return {};
   }

@@ -66,7 +66,10 @@ bool has(std::string_view name, std::string_view part) { return name.find(part) 
 bool stays_f32(const GgufNamedShape& tensor) {
   const std::string_view name = tensor.name;
   if (tensor.shape.size() < 2 || !name.ends_with(".weight")) return true;
-  if (name.ends_with("_norm.weight") || name == "position_embd.weight") return true;
+  if (name.ends_with("_norm.weight") || name == "position_embd.weight" ||
+      name == "token_types.weight") {
+    return true;
+  }
   for (const std::string_view part : {".ffn_gate_inp.weight", ".ffn_gate_inp_shexp.weight",
                                       ".ssm_conv1d.weight", ".shortconv.conv.weight"}) {
     if (name.ends_with(part)) return true;

@@ -117,10 +117,24 @@ void GgufSpecialTokens::read_post_processor(const json& post_processor) {
     if (type == "ByteLevel") {
       if (!has_flag("bos")) set_flag("bos", false);
       if (!has_flag("eos")) set_flag("eos", false);
+    } else if (type == "RobertaProcessing") {
+      read_roberta(processor);
     } else if (type == "TemplateProcessing") {
       read_template(processor);
     }
   }
+}
+
+// The processor names the tokens of cls and sep, [text, id] each, where nothing else does.
+void GgufSpecialTokens::read_roberta(const json& processor) {
+  for (const char* type : {"bos", "eos", "sep"}) set_flag(type, true);
+  if (!is_set(config_)) return;
+  const auto named = [&](const char* name, const json& otherwise) {
+    const json& stated = member(processor, name);
+    return stated.is_array() && !stated.empty() ? stated.front() : otherwise;
+  };
+  if (!is_set(cls_)) config_["cls_token"] = cls_ = named("cls", bos_);
+  if (!is_set(sep_)) config_["sep_token"] = sep_ = named("sep", eos_);
 }
 
 // The token that begins every text is bos, whatever its name. The token that ends every text is
@@ -205,7 +219,10 @@ void GgufSpecialTokens::read_config(const json& config) {
 }
 
 void GgufSpecialTokens::write(GgufKeyList& keys) const {
-  for (const auto& [type, id] : ids_) keys.set(id_key(type), static_cast<uint32_t>(id));
+  for (const auto& [type, id] : ids_) {
+    // The format has no key for cls, which begins a text as bos.
+    if (type != "cls") keys.set(id_key(type), static_cast<uint32_t>(id));
+  }
   for (const auto& [type, value] : flags_) {
     // The format has the key for these types only.
     if (type != "bos" && type != "eos" && type != "sep") continue;

@@ -63,6 +63,7 @@ class GgufSpecialTokens {
 
  private:
   void read_post_processor(const nlohmann::json& post_processor);
+  void read_roberta(const nlohmann::json& processor);
   void read_template(const nlohmann::json& processor);
   void read_first(const nlohmann::json& first);
   void read_last(const nlohmann::json& last);

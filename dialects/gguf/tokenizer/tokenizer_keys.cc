@@ -14,11 +14,15 @@
 #include "converters/family.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "dialects/gguf/tokenizer/encoder_vocabulary.h"
 #include "dialects/gguf/tokenizer/pre_tokenizers.h"
 #include "dialects/gguf/tokenizer/special_tokens.h"
 #include "dialects/gguf/tokenizer/vocabulary.h"
+#include "text/tokenizer/converted_documents.h"
+#include "text/tokenizer/sentencepiece_model.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/tokenizer_json.h"
+#include "text/tokenizer/tokenizer_settings.h"
 
 namespace ferry::text {
 namespace {
@@ -27,6 +31,8 @@ using converters::GgufTokenizerRules;
 using nlohmann::json;
 
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
+constexpr const char* kUnigramFile = "sentencepiece.bpe.model";
+constexpr std::string_view kWordPiece = "WordPiece", kUnigram = "Unigram";
 constexpr int64_t kCodeLlamaVocabulary = 32016, kGraniteVocabulary = 49152;
 
 // Returns how the files of an architecture state their tokenizers, as its family says.
@@ -81,6 +87,7 @@ class Maker {
     FERRY_RETURN_IF_ERROR(read_files());
     FERRY_RETURN_IF_ERROR(check_pre());
     if (!document_ && pieces_.empty()) {
+      set_token_types();
       keys_.set("tokenizer.ggml.model", std::string("none"));
       notes_.push_back(
           "the checkpoint has no tokenizer.json and no tokenizer.model: the file takes token ids "
@@ -110,10 +117,10 @@ class Maker {
 
   // Refuses a stated pre-tokenizer where there is no byte-level BPE.
   Status check_pre() const {
-    if (options_.pre.empty() || makes_byte_level()) return {};
+    if (options_.pre.empty() || makes_byte_level() || makes_words()) return {};
     return fail_field(ErrorCode::kUsage, "tokenizer_pre",
-                      ": the checkpoint has no byte-level BPE, which alone has a pre-tokenizer to "
-                      "name");
+                      ": the checkpoint has no byte-level BPE and no WordPiece, which alone have a "
+                      "pre-tokenizer to name");
   }
 
   Result<json> read_json(const char* name) {
@@ -131,10 +138,20 @@ class Maker {
     tokenizer_config_ = FERRY_TRY(read_json("tokenizer_config.json"));
     FERRY_RETURN_IF_ERROR(check_tokenizer_config(tokenizer_config_, "tokenizer_config.json"));
     templates_ = FERRY_TRY(read_templates());
+    if (policy_.encoder && !document_) FERRY_RETURN_IF_ERROR(read_words());
     const bool wants_pieces = policy_.sentence_piece && !is_phi_with_bpe();
     if (!wants_pieces) return {};
     const std::string model = FERRY_TRY(read_("tokenizer.model", kMaxTokenizerFile));
     if (!model.empty()) pieces_ = FERRY_TRY(read_sentence_pieces(model, "tokenizer.model"));
+    return {};
+  }
+
+  // Reads vocab.txt, which the first BERTs have in the place of tokenizer.json.
+  Status read_words() {
+    const std::string words = FERRY_TRY(read_(std::string(kWordPieceFile), kMaxTokenizerFile));
+    if (words.empty()) return {};
+    const TokenizerSettings settings = FERRY_TRY(TokenizerSettings::read("", read_));
+    document_ = FERRY_TRY(word_piece_document(words, settings, std::string(kWordPieceFile)));
     return {};
   }
 
@@ -157,14 +174,22 @@ class Maker {
 
   bool is_unscored() const { return policy_.llama && has_byte_fallback(*document_); }
   bool is_spaced() const { return policy_.spaced && has_byte_fallback(*document_); }
+  bool is_encoder_of(std::string_view model) const {
+    return policy_.encoder && document_ && has_token_model(*document_, model);
+  }
+  bool makes_words() const { return is_encoder_of(kWordPiece); }
+  bool makes_unigram() const { return is_encoder_of(kUnigram); }
   bool makes_byte_level() const {
-    return document_ && pieces_.empty() && !is_unscored() && !is_spaced();
+    return document_ && pieces_.empty() && !is_unscored() && !is_spaced() && !makes_words() &&
+           !makes_unigram();
   }
 
   Status make_keys() {
     if (policy_.llama) set_stated_prefix();
     if (!pieces_.empty()) return sentence_piece();
     if (is_spaced()) return spaced();
+    if (makes_words()) return word_piece();
+    if (makes_unigram()) return unigram();
     return is_unscored() ? unscored() : byte_level();
   }
 
@@ -187,14 +212,15 @@ class Maker {
   }
 
   GgufSpecialTokens specials(int64_t id_bound) const {
-    return GgufSpecialTokens(document_ ? document_->root : json(), tokenizer_config_, config_,
+    const bool stored = document_ && !tokenizer_text_.empty();
+    return GgufSpecialTokens(stored ? document_->root : json(), tokenizer_config_, config_,
                              templates_, id_bound);
   }
 
   // Refuses a damaged tokenizer.json, of which the converter would use some members and ignore the
   // others. A tokenizer that is only not supported here may be written.
   Status check_document() const {
-    if (!document_) return {};
+    if (!document_ || tokenizer_text_.empty()) return {};
     const auto tokenizer = Tokenizer::parse(tokenizer_text_, kTokenizerFile);
     if (tokenizer || tokenizer.error().code != ErrorCode::kBadInput) return {};
     return Failure(tokenizer.error());
@@ -248,6 +274,57 @@ class Maker {
     return {};
   }
 
+  // Writes the number of types that a token may have, where the architecture has them.
+  void set_token_types() {
+    if (!policy_.encoder) return;
+    keys_.set("tokenizer.ggml.token_type_count",
+              static_cast<uint32_t>(std::max<int64_t>(options_.token_types, 1)));
+  }
+
+  Status word_piece() {
+    Tokenizer tokenizer =
+        FERRY_TRY(tokenizer_text_.empty() ? Tokenizer::make(*document_)
+                                          : Tokenizer::parse(tokenizer_text_, kTokenizerFile));
+    std::string pre = options_.pre;
+    if (pre.empty()) pre = FERRY_TRY(find_pre(tokenizer));
+    set_token_types();
+    set_lists("bert", std::move(pre),
+              FERRY_TRY(word_piece_vocabulary(*document_, tokenizer, source())));
+    specials(options_.vocab_size).write(keys_);
+    return {};
+  }
+
+  // Scores and the table of normalised characters are those of the SentencePiece model.
+  Status unigram() {
+    FERRY_RETURN_IF_ERROR(check_document());
+    const std::string bytes = FERRY_TRY(read_(kUnigramFile, kMaxTokenizerFile));
+    if (bytes.empty()) {
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("{}: is a Unigram; for architecture {} GGUF needs {} beside it",
+                              kTokenizerFile, quoted(options_.architecture), kUnigramFile));
+    }
+    const SentencePieceModel model = FERRY_TRY(SentencePieceModel::parse(bytes, kUnigramFile));
+    set_lists("t5", "default",
+              FERRY_TRY(unigram_vocabulary(model, options_.vocab_size, kUnigramFile)));
+    keys_.set("tokenizer.ggml.add_space_prefix", model.add_dummy_prefix);
+    set_token_types();
+    keys_.set("tokenizer.ggml.remove_extra_whitespaces", model.remove_extra_whitespaces);
+    if (!model.charsmap.empty()) {
+      keys_.set("tokenizer.ggml.precompiled_charsmap", gguf_byte_array(model.charsmap));
+    }
+    specials(options_.vocab_size).write(keys_);
+    return {};
+  }
+
+  // Writes what is so unless the tokenizer says otherwise.
+  void set_frame() {
+    if (policy_.no_bos) keys_.set("tokenizer.ggml.add_bos_token", false);
+    if (!policy_.framed) return;
+    for (const char* type : {"bos", "eos", "sep"}) {
+      keys_.set(fmt::format("tokenizer.ggml.add_{}_token", type), true);
+    }
+  }
+
   Status byte_level() {
     if (!is_byte_level(*document_)) {
       return fail(ErrorCode::kUnsupported,
@@ -260,6 +337,7 @@ class Maker {
     if (pre.empty()) pre = FERRY_TRY(find_pre(tokenizer));
     if (policy_.glm == GgufTokenizerRules::Glm::kOld)
       keys_.set("tokenizer.ggml.add_bos_token", false);
+    set_frame();
     set_lists("gpt2", std::move(pre),
               FERRY_TRY(byte_level_vocabulary(*document_, tokenizer, source())));
     keys_.set("tokenizer.ggml.merges", byte_level_merges(*document_));
@@ -267,6 +345,7 @@ class Maker {
     FERRY_RETURN_IF_ERROR(set_glm(special, tokenizer));
     special.write(keys_);
     if (policy_.hunyuan) FERRY_RETURN_IF_ERROR(set_hunyuan());
+    set_token_types();
     set_llama_exceptions();
     return {};
   }

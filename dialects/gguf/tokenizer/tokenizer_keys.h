@@ -15,6 +15,7 @@ namespace ferry::text {
 struct GgufTokenizerOptions {
   std::string architecture;  // general.architecture
   int64_t vocab_size = 0;    // rows of the embedding
+  int64_t token_types = 0;   // of encoders: the types that a token may have
   std::string pre = {};      // name of the pre-tokenizer; empty: found by the ids of a fixed text
 };
 
@@ -24,7 +25,8 @@ struct GgufTokenizerKeys {
 };
 
 // `read` gives the files of the checkpoint. Without tokenizer.json and tokenizer.model the only key
-// is tokenizer.ggml.model "none". kUnsupported, with the digest, where the converter knows no name
+// is tokenizer.ggml.model "none", but for encoders, which state the types of tokens and may have
+// vocab.txt. kUnsupported, with the digest, where the converter knows no name
 // for the pre-tokenizer, and for tokenizers that GGUF has no model for.
 Result<GgufTokenizerKeys> gguf_tokenizer_keys(const ReadFile& read,
                                               const GgufTokenizerOptions& options);

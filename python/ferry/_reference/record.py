@@ -77,7 +77,10 @@ class Recorder:
         if not self.source.attends:
             return inputs
         names = {"input_ids": "decoder_input_ids", "source_ids": "input_ids"}
-        return {names.get(name, name): value for name, value in inputs.items()}
+        given = {names.get(name, name): value for name, value in inputs.items()}
+        if "source_ids" in inputs:  # without a mask T5Gemma leaves out tokens that are pad_token_id
+            given["attention_mask"] = torch.ones_like(inputs["source_ids"])
+        return given
 
     @contextlib.contextmanager
     def hooks(self):

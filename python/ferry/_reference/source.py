@@ -18,7 +18,7 @@ LISTENING = ("voxtral",)
 # Those among them whose processor takes images too, and sounds of any length, where the config states an audio encoder.
 HEARING_WHOLE = ("gemma4",)
 # Models with a text encoder, and a text decoder that attends to its output.
-READING = ("t5", "mt5", "umt5", "marian")
+READING = ("t5", "mt5", "umt5", "marian", "t5gemma")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 CLASSIFIER = re.compile("For(Sequence|Token)Classification$")
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")

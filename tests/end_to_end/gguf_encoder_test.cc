@@ -1,0 +1,113 @@
+// Encoders as GGUF files: what is written is read again, and what no file can say is refused.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/cli/checkpoints.h"
+#include "tests/end_to_end/verb_outcomes.h"
+
+namespace ferry::gguf_encoder_test {
+namespace {
+
+using namespace verb_outcomes;
+
+// Fixtures with tokenizers, and the pre-tokenizer that is stated where the converter knows none.
+const std::vector<std::pair<std::string, Line>> kFixtures = {
+    {"bert", {"--tokenizer-pre", "jina-v2-en"}},
+    {"roberta", {"--tokenizer-pre", "roberta-bpe"}},
+    {"modernbert", {"--tokenizer-pre", "modern-bert"}},
+    {"xlm_roberta", {}}};
+
+std::string checkpoint(const std::string& name) { return fixture("gguf_written/" + name); }
+
+// A copy of a checkpoint that a test may change.
+std::string copy_of(const TempDir& dir, const std::string& name) {
+  std::filesystem::copy(checkpoint(name), dir / "m", std::filesystem::copy_options::recursive);
+  return dir / "m";
+}
+
+Json vector_of(const std::string& model, const std::string& text) {
+  const Outcome outcome = run_ferry({"embed", model, "--text", text});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  return Json::parse(outcome.out);
+}
+
+Outcome write(const std::string& source, const std::string& out, const Line& more) {
+  return run_ferry(
+      Line{"convert", source, "--to", "gguf", "--outtype", "f32", "-o", out, "--overwrite"} + more);
+}
+
+TEST(GgufEncoder, FilesGiveTheVectorsOfTheCheckpoint) {
+  for (const auto& [name, pre] : kFixtures) {
+    SCOPED_TRACE(name);
+    const TempDir dir;
+    const std::string file = dir / "m.gguf";
+    const Outcome made = write(checkpoint(name), file, pre);
+    ASSERT_EQ(made.code, 0) << made.err;
+    EXPECT_EQ(run_ferry({"verify", file, "--checkpoint", checkpoint(name)}).code, 0);
+    const std::string bundle = converted(dir, checkpoint(name), {"--dtype", "f32"});
+    for (const char* text : {"the cat sat on the mat", "a dog"}) {
+      EXPECT_EQ(vector_of(file, text), vector_of(bundle, text));
+    }
+    const Line again = {"convert", file, "--to", "gguf", "--outtype", "q8_0", "-o", dir / "q.gguf"};
+    EXPECT_EQ(run_ferry(again).code, 0);
+  }
+}
+
+TEST(GgufEncoder, TheFirstBertsHaveAListOfWords) {
+  const TempDir dir;
+  const std::string source = copy_of(dir, "bert");
+  const Json words = Json::parse(read_bytes(source + "/tokenizer.json"))["model"]["vocab"];
+  Line lines(words.size());
+  for (const auto& [word, id] : words.items()) lines[id.get<size_t>()] = word;
+  std::string list;
+  for (const std::string& word : lines) list += word + "\n";
+  write_bytes(source + "/vocab.txt", list);
+  std::filesystem::remove(source + "/tokenizer.json");
+  const Outcome made = write(source, dir / "m.gguf", {"--tokenizer-pre", "jina-v2-en"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const std::string bundle = converted(dir, source, {"--dtype", "f32"});
+  EXPECT_EQ(vector_of(dir / "m.gguf", "the cat sat"), vector_of(bundle, "the cat sat"));
+}
+
+TEST(GgufEncoder, WhatNoFileCanSayIsRefused) {
+  const TempDir dir;
+  const auto refused = [&](const std::string& source, const Line& more, const std::string& why) {
+    expect_refused(Line{"convert", source, "--to", "gguf", "-o", dir / "x.gguf"} + more, 4, why);
+  };
+  const Line pre = {"--tokenizer-pre", "jina-v2-en"};
+  refused(fixture("encoder/bert"), pre, "'modules.json' has another pooling");
+  refused(fixture("classifier/bert"), pre, "'architectures' has a head of labels");
+  refused(fixture("encoder/modernbert"), {}, "'modern-bert' has no tensor for it");
+  refused(fixture("encoder/mpnet"), {}, "Ferry writes no GGUF of it");
+  refused(checkpoint("bert"), {}, "GGUF has no name for this pre-tokenizer");
+  const std::string source = copy_of(dir, "xlm_roberta");
+  const Json config = Json::parse(read_bytes(source + "/config.json"));
+  const auto with = [&](const Json& more) {
+    Json changed = config;
+    changed.update(more);
+    write_bytes(source + "/config.json", changed.dump());
+  };
+  with({{"model_type", "camembert"}});
+  refused(source, {}, "'model_type' is 'camembert': Ferry writes no GGUF of it");
+  with({{"hidden_act", "relu"}});
+  refused(source, {}, "'hidden_act' is another activation");
+  with(Json::object());
+  std::filesystem::remove(source + "/sentencepiece.bpe.model");
+  refused(source, {}, "is a Unigram; for architecture 'bert' GGUF needs sentencepiece.bpe.model");
+}
+
+// A vector that is not normalised is in the file, but not said by it.
+TEST(GgufEncoder, LengthsOfVectorsAreNoted) {
+  const TempDir dir;
+  const std::string source = copy_of(dir, "xlm_roberta");
+  Json modules = Json::parse(read_bytes(source + "/modules.json"));
+  modules.erase(2);
+  write_bytes(source + "/modules.json", modules.dump());
+  const Outcome made = write(source, dir / "m.gguf", {});
+  ASSERT_EQ(made.code, 0) << made.err;
+  EXPECT_NE(made.err.find("bring vectors to a length of 1"), std::string::npos) << made.err;
+}
+
+}  // namespace
+}  // namespace ferry::gguf_encoder_test
