@@ -219,7 +219,7 @@ Result<Prompt> PromptReader::with_sounds(prompt::SoundTokens tokens,
 
 Result<Prompt> PromptReader::heard(std::span<const prompt::SoundMessage> messages,
                                    const std::string& where) {
-  const std::vector<int64_t> rows = prompt::row_counts(sounds_);
+  const std::vector<int64_t> rows = FERRY_TRY(prompt::row_counts(sounds_));
   return with_sounds(FERRY_TRY(hearing_->prompts().chat(messages, rows, where)), where);
 }
 
@@ -242,7 +242,7 @@ Result<Prompt> PromptReader::encode(std::string_view text, bool add_special,
 }
 
 Result<Prompt> PromptReader::plain(const std::string& text, const std::string& where) {
-  const std::vector<int64_t> rows = prompt::row_counts(sounds_);
+  const std::vector<int64_t> rows = FERRY_TRY(prompt::row_counts(sounds_));
   if (has_sound_prompts()) {
     return with_sounds(FERRY_TRY(hearing_->prompts().plain(text, rows, where)), where);
   }
@@ -257,7 +257,7 @@ Result<Prompt> PromptReader::chat(std::string_view chat, const std::string& wher
   }
   if (input_) {
     const auto layouts = prompt::layouts_of(images_);
-    const std::vector<int64_t> rows = prompt::row_counts(sounds_);
+    const std::vector<int64_t> rows = FERRY_TRY(prompt::row_counts(sounds_));
     return with_rows(FERRY_TRY(input_->prompts().chat(chat, where, time_, layouts, rows)), where);
   }
   FERRY_RETURN_IF_ERROR(expect_text(chat, where));

@@ -407,7 +407,10 @@ ValueId GraphBuilder::conv(ValueId x, ValueId w, ValueId bias, const Steps& step
   const Arg added = bias.valid() ? Arg(bias) : Arg(kNone);
   const size_t spatial = graph_[w].shape.size() == 4 ? 2 : 1;
   const auto each = [&](int64_t n) { return std::vector<IntArg>(spatial, IntArg(n)); };
-  return emit_one(Op::kConvolution, {x, w, added, each(steps.step), each(steps.padding), each(1),
+  std::vector<IntArg> strides = each(steps.step), paddings = each(steps.padding);
+  if (spatial == 2) strides.back() = IntArg(steps.last_step.value_or(steps.step));
+  if (spatial == 2) paddings.back() = IntArg(steps.last_padding.value_or(steps.padding));
+  return emit_one(Op::kConvolution, {x, w, added, std::move(strides), std::move(paddings), each(1),
                                      false, each(0), IntArg(steps.groups)});
 }
 

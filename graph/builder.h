@@ -145,9 +145,11 @@ class GraphBuilder {
   // x [1,C,L], w (C,1,K) -> [1,C,L-K+1]
   ValueId depthwise_conv1d(ValueId x, ValueId w);
   // x [1,C,L], w (N,C/groups,K), bias [N] or invalid -> [1,N,(L+2 padding-K)/step+1]; likewise over
-  // two dimensions, x [1,C,H,W] and w (N,C/groups,K,K). Padding is of zeros.
+  // two dimensions, x [1,C,H,W] and w (N,C/groups,K,K'). Padding is of zeros. The step and the
+  // padding of the last of two dimensions are those of the first unless they are stated.
   struct Steps {
     int64_t step = 1, padding = 0, groups = 1;
+    std::optional<int64_t> last_step = {}, last_padding = {};
   };
   ValueId conv(ValueId x, ValueId w, ValueId bias, const Steps& steps);
 

@@ -123,7 +123,7 @@ Result<prompt::ExpandedPrompt> Generator::Impl::processor_tokens(const Prompt& p
   if (!prompt.images.empty()) encoded = FERRY_TRY(input->encode(prompt.images));
   images = std::move(encoded);
   const std::vector<prompt::ImageLayout> layouts = prompt::layouts_of(images);
-  const std::vector<int64_t> rows = prompt::row_counts(sounds);
+  const std::vector<int64_t> rows = FERRY_TRY(prompt::row_counts(sounds));
   if (!prompt.text.empty()) return input->prompts().plain(prompt.text, "text", layouts, rows);
   std::string chat = prompt.chat_json;
   if (chat.empty()) {
@@ -150,7 +150,7 @@ Status Generator::Impl::encode_sounds(const Prompt& prompt, ThreadPool& pool) {
 Result<prompt::SoundTokens> Generator::Impl::sound_tokens(const Prompt& prompt, ThreadPool& pool) {
   FERRY_RETURN_IF_ERROR(refuse_images(prompt));
   FERRY_RETURN_IF_ERROR(encode_sounds(prompt, pool));
-  const std::vector<int64_t> rows = prompt::row_counts(sounds);
+  const std::vector<int64_t> rows = FERRY_TRY(prompt::row_counts(sounds));
   if (!prompt.text.empty()) return hearing->prompts().plain(prompt.text, rows, "text");
   if (!prompt.chat_json.empty()) {
     const auto messages = FERRY_TRY(prompt::sound_messages(prompt.chat_json, "chat_json"));

@@ -175,8 +175,8 @@ Status read_milliseconds(const ExtractorFields& fields, const char* name, int64_
 }
 
 // The reference computes frame_length, hop_length and fft_length, whatever the file says of them.
-Result<UsmMelSettings> read_usm_mel(const ExtractorFields& fields) {
-  UsmMelSettings s;
+Result<UsmMelSettings> read_usm_mel(const ExtractorFields& fields, UsmMelSettings s) {
+  const bool overdriven = s.is_gemma3n;  // by default
   FERRY_RETURN_IF_ERROR(fields.number("feature_size", 1, kMostMels, s.mel_bins));
   FERRY_RETURN_IF_ERROR(fields.number("sampling_rate", 16000, 16000, s.rate));
   FERRY_RETURN_IF_ERROR(read_milliseconds(fields, "frame_length_ms", s.rate, 2, s.frame));
@@ -190,7 +190,7 @@ Result<UsmMelSettings> read_usm_mel(const ExtractorFields& fields) {
   FERRY_RETURN_IF_ERROR(fields.real("mel_floor", 1e-30, kMostScale, s.floor));
   FERRY_RETURN_IF_ERROR(fields.reals("per_bin_mean", s.mel_bins, /*zeros=*/true, s.means));
   FERRY_RETURN_IF_ERROR(fields.reals("per_bin_stddev", s.mel_bins, /*zeros=*/false, s.deviations));
-  bool overdrive = false;
+  bool overdrive = overdriven;
   FERRY_RETURN_IF_ERROR(fields.flag("fft_overdrive", overdrive));
   FERRY_RETURN_IF_ERROR(fields.fixed("dither", 0.0));
   FERRY_RETURN_IF_ERROR(fields.fixed("padding_value", 0.0));
@@ -198,6 +198,12 @@ Result<UsmMelSettings> read_usm_mel(const ExtractorFields& fields) {
   s.preemphasis = std::max(s.preemphasis, 0.0);  // the reference takes less for none
   s.window = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(s.frame)));
   if (overdrive) s.window *= 2;
+  // The reference would hide frames of the padding, which the others see.
+  if (s.is_gemma3n && s.frame < UsmMelSettings::kBlock - 1) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: 'frame_length_ms' is of {} samples, fewer than {}: not supported",
+                            fields.where(), s.frame, UsmMelSettings::kBlock - 1));
+  }
   if (s.least_hz < s.most_hz) return s;
   return bad_input(fmt::format("{}: 'max_frequency' is {}, not more than 'min_frequency' {}",
                                fields.where(), s.most_hz, s.least_hz));
@@ -249,11 +255,15 @@ Result<SoundSettings> read_extractor(const json& object, const std::string& wher
     return SoundSettings(FERRY_TRY(read_normalized_mel(fields)));
   }
   if (*type == "Gemma4AudioFeatureExtractor") {
-    return SoundSettings(FERRY_TRY(read_usm_mel(fields)));
+    return SoundSettings(FERRY_TRY(read_usm_mel(fields, UsmMelSettings())));
+  }
+  if (*type == "Gemma3nAudioFeatureExtractor") {
+    return SoundSettings(FERRY_TRY(read_usm_mel(fields, UsmMelSettings::gemma3n())));
   }
   return fail(ErrorCode::kUnsupported,
               fmt::format("{}: '{}' is none of WhisperFeatureExtractor, Wav2Vec2FeatureExtractor, "
-                          "ParakeetFeatureExtractor and Gemma4AudioFeatureExtractor: not supported",
+                          "ParakeetFeatureExtractor, Gemma4AudioFeatureExtractor and "
+                          "Gemma3nAudioFeatureExtractor: not supported",
                           where, kType));
 }
 

@@ -201,6 +201,7 @@ static void describe_model(Archive& a, Manifest& m) {
   if (a.since(15)) a.optional_object("patch_list", m.patch_list);
   if (a.since(17)) a.optional_count("audio_token_id", m.audio_token_id);
   if (a.since(18)) a.optional_count("audio_row_frames", m.audio_row_frames);
+  if (a.since(19)) a.optional_count("audio_rows", m.audio_rows);
   if (a.since(3)) a.count("parts_in_program", m.parts_in_program);
 }
 

@@ -33,7 +33,8 @@ inline constexpr int64_t kSourceManifestVersion = 14;
 inline constexpr int64_t kPlacedRowsManifestVersion = 15;
 inline constexpr int64_t kSoundRowsManifestVersion = 17;
 inline constexpr int64_t kSoundFramesManifestVersion = 18;
-inline constexpr int64_t kManifestVersion = kSoundFramesManifestVersion;
+inline constexpr int64_t kPaddedSoundsManifestVersion = 19;
+inline constexpr int64_t kManifestVersion = kPaddedSoundsManifestVersion;
 inline constexpr int64_t kImageGridManifestVersion = 11;
 inline constexpr int64_t kClassifierManifestVersion = 10;
 inline constexpr int64_t kOneProgramManifestVersion = 9;
@@ -229,6 +230,9 @@ struct Manifest {
   // Set where the audio encoder makes rows of sounds of any number of frames, [1,frames,mels]: the
   // frames of a row, of which the last may have fewer. Since version 18.
   std::optional<int64_t> audio_row_frames = {};
+  // Set where the encoder makes this number of rows of every such sound: those behind the rows of
+  // its frames are padding. Since version 19.
+  std::optional<int64_t> audio_rows = {};
   std::vector<ManifestSourceFile> source_files;  // files of the checkpoint and their digests
   std::vector<ManifestDrop> dropped;
   std::vector<std::string> allowed_unmapped;

@@ -278,6 +278,9 @@ class ModelCheck {
     if (rows == nullptr && model_.audio_row_frames) {
       add(kManifestName, "states audio_row_frames without an audio encoder that makes rows");
     }
+    if (!model_.audio_row_frames && model_.audio_rows) {
+      add(kManifestName, "states audio_rows without audio_row_frames");
+    }
     if (rows == nullptr) return;
     if (!model_.audio_token_id)
       add(kManifestName, "states no audio_token_id for its rows of sound");
@@ -307,6 +310,13 @@ class ModelCheck {
     const ManifestPort* frames = find_port(&ManifestMethod::inputs, kInputFeaturesPort);
     const ManifestPort* rows = find_port(&ManifestMethod::outputs, kAudioFeaturesPort);
     if (frames == nullptr || rows == nullptr) return;
+    if (model_.audio_rows) {
+      if (each >= 1 && rows->shape[1] == *model_.audio_rows) return;
+      add(kManifestName,
+          fmt::format("audio_rows is {} and audio_row_frames {}, but a sound becomes {} rows",
+                      *model_.audio_rows, each, rows->shape[1]));
+      return;
+    }
     if (each >= 1 && rows->shape[1] == frames->shape[1] / each + (frames->shape[1] % each > 0)) {
       return;
     }

@@ -13,7 +13,6 @@
 #include "checkpoint/checkpoint_input.h"
 #include "converters/assemble.h"
 #include "converters/blocks/any_shape_encoder.h"
-#include "converters/blocks/gemma4_audio.h"
 #include "converters/blocks/rope.h"
 #include "converters/family.h"
 #include "converters/keys/standard_keys.h"
@@ -134,7 +133,11 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
     m.audio_token_id = config.audio->to_rows->token_id;
     if (config.audio->counts_frames()) {
       m.version = packer::kSoundFramesManifestVersion;
-      m.audio_row_frames = converters::kGemma4RowFrames;
+      m.audio_row_frames = config.audio->usm->row_frames();
+      if (config.audio->usm->gemma3n) {
+        m.version = packer::kPaddedSoundsManifestVersion;
+        m.audio_rows = config.audio->usm->gemma3n->rows;
+      }
     }
   }
   if (build.picture && !m.image_grid) {

@@ -258,8 +258,9 @@ void describe_programs(OptionVisitor& v, ConvertOptions& o) {
   using converters::Inputs;
   v.words<std::optional<Inputs>>(
       {.name = "inputs",
-       .help = "Of a model with a vision tower or an audio encoder: text alone (gemma3, gemma4, "
-               "Qwen-VL), or images or sounds too; default: what the checkpoint has encoders for",
+       .help = "Of a model with a vision tower or an audio encoder: text alone (gemma3, gemma3n, "
+               "gemma4, Qwen-VL), or images or sounds too; default: what the checkpoint has "
+               "encoders for",
        .outputs = kBundles,
        .place = 26},
       o.inputs,
@@ -290,7 +291,7 @@ void describe_programs(OptionVisitor& v, ConvertOptions& o) {
   v.value(
       {.name = "max-sound",
        .help = "Most seconds of a sound, where the audio encoder takes samples or frames of any "
-               "number (moonshine, parakeet_ctc, gemma4); default: 60 (gemma4: 30)",
+               "number (moonshine, parakeet_ctc, gemma3n, gemma4); default: 60 (the last two: 30)",
        .outputs = kBundles,
        .least = 1,
        .most = kMostSoundSeconds,

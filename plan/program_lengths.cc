@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "converters/blocks/conformer.h"
-#include "converters/blocks/gemma4_audio.h"
 #include "converters/blocks/placed_rows.h"
 #include "converters/blocks/rope.h"
 #include "converters/blocks/sentence.h"
@@ -32,8 +31,8 @@ constexpr int64_t kDefaultTextLength = 2048;
 // the two that every prompt has.
 constexpr int64_t kLeastText = 2, kDefaultText = 256;
 constexpr int64_t kDefaultSoundSeconds = 60;
-// The feature extractor of Gemma 4 cuts sounds to so many.
-constexpr int64_t kMostGemma4Seconds = 30;
+// The feature extractors of Gemma 3n and 4 cut sounds to so many.
+constexpr int64_t kMostUsmSeconds = 30;
 // The answers of encoder-decoders begin with a token or two, and biases by distance take memory for
 // every token of a call and position of the context.
 constexpr int64_t kDefaultSourceLength = 512, kDefaultAnswerLength = 512, kDefaultAnswerCall = 32;
@@ -115,7 +114,7 @@ Status check_rotation(const converters::ModelConfig& config,
 
 // Returns the most frames of a sound that an encoder takes that counts them.
 int64_t most_frames(const ConvertOptions& options, const converters::ModelConfig& config) {
-  const int64_t otherwise = config.audio->gemma4 ? kMostGemma4Seconds : kDefaultSoundSeconds;
+  const int64_t otherwise = config.audio->usm ? kMostUsmSeconds : kDefaultSoundSeconds;
   return options.max_sound.value_or(otherwise) * converters::kFrameRate;
 }
 
@@ -154,7 +153,7 @@ Status check_image_call(const ConvertOptions& options, const converters::ModelCo
     return fail_field(ErrorCode::kUsage, "prefill-length",
                       fmt::format(" {}: the {} rows of a {}sound of {} are tokens of one call",
                                   build.prefill_length, least,
-                                  config.audio->gemma4 ? "" : "window of ", config.model_type));
+                                  config.audio->usm ? "" : "window of ", config.model_type));
   }
   return fail_field(
       ErrorCode::kUsage, "prefill-length",
@@ -175,10 +174,10 @@ Result<int64_t> sound_samples(const ConvertOptions& options,
     return fail_field(ErrorCode::kUsage, "max-sound",
                       ": is for audio encoders that take samples or frames of any number");
   }
-  if (*options.max_sound <= kMostGemma4Seconds) return int64_t{0};
+  if (*options.max_sound <= kMostUsmSeconds) return int64_t{0};
   return fail_field(ErrorCode::kUsage, "max-sound",
                     fmt::format(" {}: the feature extractor of {} cuts sounds to {} seconds",
-                                *options.max_sound, config.model_type, kMostGemma4Seconds));
+                                *options.max_sound, config.model_type, kMostUsmSeconds));
 }
 
 // Returns the build options of an encoder of sound that is the whole model. The number of positions
@@ -225,9 +224,8 @@ int64_t default_call(const converters::ModelConfig& config, int64_t context, boo
 }  // namespace
 
 int64_t rows_of_sound(const ConvertOptions& options, const converters::ModelConfig& config) {
-  if (!config.audio->gemma4) return config.audio->row_count();
-  constexpr int64_t kFrames = converters::kGemma4RowFrames;
-  return (most_frames(options, config) + kFrames - 1) / kFrames;
+  if (!config.audio->usm) return config.audio->row_count();
+  return config.audio->usm->rows_of(most_frames(options, config));
 }
 
 bool has_room_for_image(const ConvertOptions& options, const converters::ModelConfig& config) {
@@ -281,7 +279,7 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                                   build.decode_length, build.prefill_length));
   }
   build.sound_samples = FERRY_TRY(sound_samples(options, config));
-  if (config.audio && config.audio->gemma4) build.sound_frames = most_frames(options, config);
+  if (config.audio && config.audio->usm) build.sound_frames = most_frames(options, config);
   build.picture = FERRY_TRY(picture_shape(options, config));
   build.placed_rows = is_one_program(options) && build.style == ProgramStyle::kStateful &&
                       config.takes_rows() && converters::has_placed_rows(config) &&

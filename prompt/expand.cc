@@ -86,6 +86,9 @@ size_t count_parts(std::string_view text, std::string_view part) {
 
 std::string image_text(const ImageProcessor& p, const ImageLayout& image) {
   if (p.grammar == ImageGrammar::kGemma3) return gemma3_text(p, image);
+  if (p.grammar == ImageGrammar::kGemma3n) {
+    return "\n\n" + p.open + repeated(p.image, p.tokens_per_tile) + p.close + "\n\n";
+  }
   if (p.grammar == ImageGrammar::kTiled) return repeated(p.image, image.tokens_of(p, 0));
   if (p.grammar == ImageGrammar::kQwenVl) return repeated(p.image, image.tokens_of(p, 0));
   if (p.grammar == ImageGrammar::kLfm2Vl) return lfm2_text(p, image);
@@ -180,9 +183,15 @@ Result<std::string> expand_sounds(const ImageProcessor& p, std::string_view prom
                                  many(placeholders, "placeholder"), quoted(p.audio),
                                  many(sounds.size(), "sound")));
   }
+  const std::string_view around = p.grammar == ImageGrammar::kGemma3n ? "\n\n" : "";
   int64_t tokens = 0;
   std::string out;
   for (const int64_t rows : sounds) {
+    if (p.tokens_per_sound > 0 && rows != p.tokens_per_sound) {
+      return bad_input(
+          fmt::format("{}: the processor has {} tokens for a sound, the audio encoder {}", where,
+                      p.tokens_per_sound, rows));
+    }
     tokens += rows;
     if (rows < 1 || tokens > kMaxImageTokens) {
       return bad_input(fmt::format("{}: sounds of more than {} tokens together, or of none", where,
@@ -190,7 +199,9 @@ Result<std::string> expand_sounds(const ImageProcessor& p, std::string_view prom
     }
     const size_t at = prompt.find(p.audio);
     out += prompt.substr(0, at);
+    out += around;
     out += p.audio_open + repeated(p.audio, rows) + p.audio_close;
+    out += around;
     prompt.remove_prefix(at + p.audio.size());
   }
   return out += prompt;

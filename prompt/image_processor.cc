@@ -80,6 +80,15 @@ constexpr Processor kProcessors[] = {
      {"eoi_token", {}},
      {},
      {}},
+    {"Gemma3nProcessor",
+     ImageGrammar::kGemma3n,
+     "image_seq_length",
+     256,
+     {"image_token", {}},
+     {"boi_token", {}},
+     {"eoi_token", {}},
+     {},
+     {}},
     {"Gemma4Processor",
      ImageGrammar::kGemma4,
      {},
@@ -196,6 +205,11 @@ constexpr std::string_view kTiledFields[] = {kPatchSize, kStrategy, kMoreTokens,
 constexpr std::string_view kGemma4Fields[] = {"image_seq_length", "audio_seq_length",
                                               "audio_ms_per_token", "feature_extractor"};
 
+// The fields of Gemma3nProcessor about sounds.
+constexpr std::string_view kSoundLength = "audio_seq_length";
+constexpr int64_t kDefaultSoundLength = 188;
+constexpr std::string_view kGemma3nFields[] = {kSoundLength, "feature_extractor"};
+
 const Value* processor_member(const Value& object, std::string_view name) {
   const Value* found =
       object.is<Value::DictPtr>() ? std::get<Value::DictPtr>(object.data())->find(name) : nullptr;
@@ -233,6 +247,7 @@ std::span<const std::string_view> own_fields(ImageGrammar grammar) {
   if (grammar == ImageGrammar::kLlava) return kLlavaFields;
   if (grammar == ImageGrammar::kTiled) return kTiledFields;
   if (grammar == ImageGrammar::kPixtral) return kPixtralFields;
+  if (grammar == ImageGrammar::kGemma3n) return kGemma3nFields;
   if (grammar == ImageGrammar::kGemma4) return kGemma4Fields;
   return {};
 }
@@ -377,7 +392,11 @@ Result<ImageProcessor> read_image_processor(const std::string& directory,
   out.stand_in = out.grammar == ImageGrammar::kQwenVl ? out.open + out.mark + out.close : out.mark;
   out.global = FERRY_TRY(token(processor->global));
   out.video = FERRY_TRY(token(processor->video));
-  if (out.grammar == ImageGrammar::kGemma4) {
+  if (out.grammar == ImageGrammar::kGemma3n) {
+    out.tokens_per_sound =
+        FERRY_TRY(number_in(config, kSoundLength, 1, kMaxTokensPerTile, kDefaultSoundLength, path));
+  }
+  if (out.grammar == ImageGrammar::kGemma3n || out.grammar == ImageGrammar::kGemma4) {
     const auto optional = [&](const char* field) -> Result<std::string> {
       if (find_token(tokenizer, field) == nullptr) return std::string();
       return token({field, {}});

@@ -14,6 +14,7 @@ enum class ImageGrammar {
   kIdefics3,   // SmolVLM: tiles with their row and column, then the whole image
   kInternVl,   // all tiles in one run
   kGemma3,     // the whole image, then its parts, with words between them
+  kGemma3n,    // one run between empty lines
   kQwenVl,     // one run, as long as the image is large
   kLlava,      // one run
   kGemma4,     // one run, as long as the image has tokens
@@ -37,11 +38,12 @@ struct ImageProcessor {
   std::string stand_in;  // what stands for an image in a prompt that has no mark
   std::string global;    // Idefics3, Lfm2Vl: before the whole image
   std::string video;     // the placeholder of a video; empty if the processor has none
-  // Gemma4: the placeholder of a row of a sound, of which a template writes one for each sound, and
-  // what stands before and after the rows; empty if the tokenizer has none.
+  // Gemma3n, Gemma4: the placeholder of a row of a sound, of which a template writes one for each
+  // sound, and what stands before and after the rows; empty if the tokenizer has none.
   std::string audio, audio_open, audio_close;
-  std::string bos;           // empty if there is none
-  bool adds_special = true;  // whether a prompt without a chat template gets special tokens
+  int64_t tokens_per_sound = 0;  // Gemma3n: the rows of every sound; else 0
+  std::string bos;               // empty if there is none
+  bool adds_special = true;      // whether a prompt without a chat template gets special tokens
 };
 
 // Reads processor_config.json, preprocessor_config.json (for the class, if the former does not name

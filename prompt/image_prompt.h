@@ -2,7 +2,7 @@
 // checkpoint: those of prompt/image_processor.cc. A prompt has one placeholder for each image,
 // which is replaced by a run of placeholders for each tile of the image. The features of a tile,
 // which the vision encoder computes, replace the embeddings of its run. So it is with the rows of
-// sounds, where the processor takes sounds too (Gemma4).
+// sounds, where the processor takes sounds too (Gemma3n, Gemma4).
 #pragma once
 
 #include <cstdint>

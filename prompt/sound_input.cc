@@ -35,9 +35,13 @@ std::string mismatch(const media::SoundSettings& settings, const runner::AudioEn
                      const packer::Manifest& manifest) {
   const bool whole_sounds = packer::row_encoder(manifest, kAudioEncoderRole) != nullptr;
   const auto* usm = std::get_if<media::UsmMelSettings>(&settings);
-  if ((usm != nullptr) != manifest.audio_row_frames.has_value()) {
-    return usm != nullptr ? "is that of Gemma4Processor, the model is another"
-                          : "is not that of Gemma4Processor, which the model needs";
+  const bool needs_usm = manifest.audio_row_frames.has_value();
+  const bool needs_gemma3n = manifest.audio_rows.has_value();
+  if ((usm != nullptr) != needs_usm || (usm != nullptr && usm->is_gemma3n != needs_gemma3n)) {
+    const bool is_gemma3n = usm != nullptr ? usm->is_gemma3n : needs_gemma3n;
+    return fmt::format("is {} of {}", usm != nullptr ? "that" : "not that",
+                       is_gemma3n ? "Gemma3nProcessor" : "Gemma4Processor") +
+           (usm != nullptr ? ", the model is another" : ", which the model needs");
   }
   if (usm != nullptr) {
     if (sizes.mel_bins == usm->mel_bins) return "";

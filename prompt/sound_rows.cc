@@ -67,7 +67,7 @@ Status SoundRows::encode_windows(std::vector<float> samples, const media::LogMel
 Status SoundRows::encode_whole(std::vector<float> samples, const media::UsmMelSettings& settings,
                                EncodedSound& out) {
   const int64_t count = std::ssize(samples), most = media::UsmMelSettings::kMostSamples;
-  const int64_t frames = settings.frames(count), limit = encoder_->sizes().tile[1];
+  const int64_t frames = settings.frames(count), limit = encoder_->sizes().most_frames();
   out.heard = std::min(out.seconds, static_cast<double>(most) / static_cast<double>(settings.rate));
   if (frames < 1 || frames > limit) {
     const std::string why =
@@ -78,6 +78,7 @@ Status SoundRows::encode_whole(std::vector<float> samples, const media::UsmMelSe
                                                printable(bundle_.path()), count, why));
   }
   out.rows = encoder_->sizes().rows_of_frames(frames);
+  if (settings.is_gemma3n) out.padded = media::UsmMelSettings::padded(count);
   FERRY_RETURN_IF_ERROR(check_rows(out));
   out.features = FERRY_TRY(encoder_->encode(media::usm_mel(samples, settings, *pool_)));
   return {};
@@ -119,9 +120,17 @@ std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
   return rows;
 }
 
-std::vector<int64_t> row_counts(std::span<const EncodedSound> sounds) {
+Result<std::vector<int64_t>> row_counts(std::span<const EncodedSound> sounds) {
   std::vector<int64_t> counts;
-  for (const EncodedSound& sound : sounds) counts.push_back(sound.rows);
+  for (const EncodedSound& sound : sounds) {
+    counts.push_back(sound.rows);
+    if (sound.padded == sounds.front().padded) continue;
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("sounds of {:.2f} s and {:.2f} s in one prompt: the processor pads them "
+                    "to the same length, and the model hears that: not supported",
+                    sounds.front().heard, sound.heard));
+  }
   return counts;
 }
 

@@ -23,10 +23,13 @@
 namespace ferry::prompt {
 
 struct EncodedSound {
-  double seconds = 0;           // duration of the sound
-  double heard = 0;             // duration of what the feature extractor leaves of it
-  int64_t windows = 1;          // that it was padded to; 1 for the frames of a whole sound
-  int64_t rows = 0;             // of all windows
+  double seconds = 0;   // duration of the sound
+  double heard = 0;     // duration of what the feature extractor leaves of it
+  int64_t windows = 1;  // that it was padded to; 1 for the frames of a whole sound
+  int64_t rows = 0;     // of all windows
+  // The samples that the feature extractor pads it to, where other sounds of a prompt change that;
+  // else 0.
+  int64_t padded = 0;
   std::vector<float> features;  // [rows,hidden_size]
 };
 
@@ -77,7 +80,8 @@ std::vector<runner::EmbeddingRows> rows_of(const SoundTokens& tokens,
 std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
                                            std::span<const EncodedImage> images,
                                            std::span<const EncodedSound> sounds);
-// Returns the rows of each sound.
-std::vector<int64_t> row_counts(std::span<const EncodedSound> sounds);
+// Returns the rows of each sound of a prompt. kUnsupported for sounds of Gemma 3n that the feature
+// extractor would pad to the longest one: its model hears the padding.
+Result<std::vector<int64_t>> row_counts(std::span<const EncodedSound> sounds);
 
 }  // namespace ferry::prompt

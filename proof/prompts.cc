@@ -247,7 +247,8 @@ void add_probing_sound(const packer::Manifest& manifest, int64_t capacity,
   const int64_t each = manifest.audio_row_frames.value_or(0);
   if (each > 0 && window.size() == 3) {
     window[1] = std::min(window[1], kProbingFrames);
-    rows = (window[1] + each - 1) / each;
+    if (manifest.audio_rows) window[1] = std::min(window[1], rows * std::min(each, window[1]));
+    rows = manifest.audio_rows.value_or((window[1] + each - 1) / each);
   }
   const auto found = std::ranges::find_if(
       prompts, [](const RecordedPrompt& prompt) { return prompt.images.empty(); });
@@ -264,6 +265,7 @@ void add_probing_sound(const packer::Manifest& manifest, int64_t capacity,
   sound.runs = {{1, rows}};
   sound.width = manifest.hidden_size;
   sound.row_frames = each;
+  sound.padded_rows = manifest.audio_rows.value_or(0);
   sound.pixel_shape = window;
   sound.pixels.resize(static_cast<size_t>(window[1] * window[2]));
   uint64_t state = 0x6a09e667f3bcc909;  // fixed, so that reports repeat

@@ -151,6 +151,12 @@ Result<VisionEncoder::Sizes> window_sizes(const packer::Bundle& bundle,
   const auto& each = bundle.manifest().audio_row_frames;
   if (!each) return sizes;
   sizes.row_frames = *each;
+  if (const auto& padded = bundle.manifest().audio_rows) {
+    sizes.pads_sounds = true;
+    if (in_range(*each) && *padded == sizes.rows) return sizes;
+    return bad_input(fmt::format("{}: the audio encoder makes {} rows of {} frames, not {}",
+                                 printable(bundle.path()), sizes.rows, frames->shape[1], *padded));
+  }
   if (in_range(*each) && sizes.rows_of_frames(frames->shape[1]) == sizes.rows) return sizes;
   return bad_input(fmt::format("{}: the audio encoder makes {} rows of {} frames, not one of {}",
                                printable(bundle.path()), sizes.rows, frames->shape[1], *each));
@@ -303,7 +309,7 @@ Status VisionEncoder::encode_planes(std::span<const float> planes, std::vector<f
 }
 
 Result<std::vector<float>> VisionEncoder::encode_frames(std::span<const float> frames) {
-  const int64_t most = sizes_.tile[1], mels = sizes_.tile[2];
+  const int64_t most = sizes_.most_frames(), mels = sizes_.tile[2];
   const int64_t count = std::ssize(frames) / mels;
   if (count * mels != std::ssize(frames) || count < 1 || count > most) {
     return fail(ErrorCode::kUsage,

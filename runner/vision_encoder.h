@@ -3,6 +3,7 @@
 // of log-mel frames, f32 [1,mels,frames], or the frames of one sound, f32 [1,frames,mels].
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -28,6 +29,7 @@ class VisionEncoder {
     // [1,frames,mels] for that many frames at most.
     Shape tile = {};
     int64_t row_frames = 0;    // where sounds have any number of frames: those of a row, else 0
+    bool pads_sounds = false;  // whether every sound becomes `rows`, whatever its frames
     int64_t image_size = 0;    // S, the pixels of a side; 0 for other encoders
     int64_t patches = 0;       // P, of lists of patches; 0 for other encoders
     int64_t rows = 0;          // rows of features that a tile becomes; of any shape: at most
@@ -42,7 +44,13 @@ class VisionEncoder {
     std::optional<PictureTiles> tiles = {};  // set where pictures have tiles together
 
     // Returns the rows of a sound of so many frames.
-    int64_t rows_of_frames(int64_t frames) const { return (frames + row_frames - 1) / row_frames; }
+    int64_t rows_of_frames(int64_t frames) const {
+      return pads_sounds ? rows : (frames + row_frames - 1) / row_frames;
+    }
+    // Returns the most frames of a sound, which has no more rows of its own than it becomes.
+    int64_t most_frames() const {
+      return pads_sounds ? std::min(tile[1], rows * row_frames) : tile[1];
+    }
     // Returns the rows of a list with so many rows and columns of patches.
     int64_t rows_of(const ImageShape& shape) const { return shape.patches() / (patches / rows); }
     // Returns whether a list of patches may have this shape.

@@ -11,6 +11,7 @@
 #include "converters/blocks/placed_rows.h"
 #include "converters/blocks/sentence.h"
 #include "converters/blocks/static_ports.h"
+#include "converters/blocks/token_ranges.h"
 #include "converters/keys/standard_keys.h"
 #include "core/program_interface.h"
 
@@ -253,7 +254,8 @@ Result<Methods> build_token_embedding(const ModelConfig& config, const BuildOpti
     const ValueId input = b.input(std::string(kTokensPort), ids, {batch(), positions(count)});
     if (!tokens) b.bind_symbol(count.symbol, b.sym_size(input, 1));
     const ValueId padded = padded_ids(b, config, input);
-    const ValueId rows = embed(b, config, padded, config.hidden_size);
+    const ValueId embedded = embed(b, config, padded, config.hidden_size);
+    const ValueId rows = with_token_ranges(b, config, padded, embedded);
     b.output(placed_text(b, config, options, input, rows), std::string(kEmbeddingsPort));
     return named(name, b);
   };

@@ -24,6 +24,12 @@ int64_t place_columns(const ModelConfig& config) {
          (has_places(config) ? kPlaces : 0);
 }
 
+// Returns the token whose layer inputs the rows of a sound have.
+int64_t sound_layer_token(const ModelConfig& config) {
+  const int64_t placeholder = config.audio->to_rows->token_id;
+  return std::ranges::count(config.padded_ids, placeholder) > 0 ? config.pad_id : placeholder;
+}
+
 ValueId constant_rows(GraphBuilder& b, const std::string& name, const std::vector<float>& values,
                       int64_t width) {
   const int64_t rows = std::ssize(values) / width;
@@ -110,7 +116,7 @@ ValueId placed_sound(GraphBuilder& b, const ModelConfig& config, const BuildOpti
   if (!options.placed_rows) return features;
   std::vector<float> values(static_cast<size_t>(config.hidden_size * config.deepstack()), 0.0F);
   if (has_ends(config)) values.push_back(0.0F);
-  if (has_tokens(config)) values.push_back(static_cast<float>(config.pad_id));
+  if (has_tokens(config)) values.push_back(static_cast<float>(sound_layer_token(config)));
   if (has_places(config)) values.insert(values.end(), {1.0F, 0.0F, 0.0F});
   if (values.empty()) return features;
   const int64_t width = std::ssize(values);

@@ -178,11 +178,35 @@ struct ConformerConfig {
   bool operator==(const ConformerConfig&) const = default;
 };
 
-// The parts of an audio encoder of Gemma 4 beside its layers of two half MLPs, attention and a
-// convolution. Two convolutions with steps of 2 make a row of four frames. A row attends to `past`
-// rows, of which it is the last, and to those before the `future`-th behind it. Scores have a part
-// by distance, for which the reference cuts rows into chunks.
-struct Gemma4AudioConfig {
+// What the audio encoder of Gemma 3n has beside those of Gemma 4. A convolution has its own kernel
+// and step over time and over bins, with as many frames of zeros behind the sound as its kernel is
+// longer than one, and a column of zeros on both sides of the bins. Behind it is a norm over all
+// that was heard so far. Every `reduction`-th row of the last layer becomes one of the text
+// decoder, and a sound has `rows` of them: those behind its own are the embedding of a token.
+struct Gemma3nAudioConfig {
+  int64_t kernels[2][2] = {{3, 3}, {3, 3}};  // of each convolution: over time, over bins
+  int64_t steps[2][2] = {{2, 2}, {2, 2}};
+  double group_eps = 1e-3;
+  int64_t reduction = 4;
+  int64_t rows = 188;
+
+  // Returns the bins behind so many convolutions; 0 where there are none.
+  int64_t bins_behind(int64_t convolutions, int64_t mel_bins) const {
+    for (int64_t i = 0; i < convolutions; ++i) {
+      if (mel_bins + 2 < kernels[i][1]) return 0;
+      mel_bins = (mel_bins + 2 - kernels[i][1]) / steps[i][1] + 1;
+    }
+    return mel_bins;
+  }
+  bool operator==(const Gemma3nAudioConfig&) const = default;
+};
+
+// The parts of an audio encoder of Gemma 4 or 3n, which is that of Universal Speech Models, beside
+// its layers of two half MLPs, attention and a convolution. Two convolutions make a row of several
+// frames. A row attends to `past` rows, of which it is the last, and to those before the
+// `future`-th behind it; in Gemma 3n to `past` rows before it and `future` behind it. Scores have a
+// part by distance, for which the reference cuts rows into chunks.
+struct UsmAudioConfig {
   int64_t channels[2] = {0, 0};  // of the two convolutions
   int64_t time_kernel = 0;  // of the convolution in every layer, over a row and those before it
   int64_t chunk = 0, past = 0, future = 0;
@@ -191,17 +215,38 @@ struct Gemma4AudioConfig {
   double greatest = 1e10;  // states are held between -greatest and greatest
   double norm_eps = 1e-6;  // of norms in and before convolutions, and of the one behind the encoder
   bool clips = true;       // inputs and outputs of linear layers are held between stored limits
-  int64_t output_size = 0;
+  int64_t output_size = 0;                         // of the linear behind the layers; 0: none
+  std::optional<Gemma3nAudioConfig> gemma3n = {};  // set for Gemma 3n
 
-  // The reference states the number of mel bins by that of channels.
+  // The mel bins of Gemma 4: its reference states them by the channels.
   int64_t mel_bins() const { return channels[0] / 4 * 4; }
   // The rows that one chunk may attend to.
   int64_t context() const { return chunk + past + future; }
-  bool operator==(const Gemma4AudioConfig&) const = default;
+  // The frames that one row of the text decoder begins with.
+  int64_t row_frames() const {
+    return gemma3n ? gemma3n->steps[0][0] * gemma3n->steps[1][0] * gemma3n->reduction : 4;
+  }
+  // Returns the rows of the text decoder that a sound of so many frames becomes.
+  int64_t rows_of(int64_t frames) const {
+    return gemma3n ? gemma3n->rows : (frames + row_frames() - 1) / row_frames();
+  }
+  bool operator==(const UsmAudioConfig&) const = default;
+};
+
+// Token ids from `first` on, before `end`, whose embeddings come from a table of their own: rows of
+// `width`, a norm with weights, a linear and a norm without (Gemma 3n). Weights are those of
+// `name`.
+struct TokenRangeConfig {
+  std::string name;
+  int64_t first = 0, end = 0;
+  int64_t table_rows = 0, width = 0;
+  double norm_eps = 1e-6;
+  bool operator==(const TokenRangeConfig&) const = default;
 };
 
 // SoundRowsConfig describes how rows of an audio encoder become rows of the text decoder: by a
-// linear over a group of rows, an activation and a linear (Voxtral), or by one linear (Gemma 4).
+// linear over a group of rows, an activation and a linear (Voxtral), or by one linear between norms
+// (Gemma 3n and 4).
 struct SoundRowsConfig {
   int64_t width = 0;  // of a row of the encoder
   int64_t group = 1;  // rows of the encoder that become one
@@ -215,8 +260,8 @@ struct SoundRowsConfig {
 // text decoder, in the place of placeholders (`to_rows`). It takes log-mel frames, whose number
 // two convolutions halve and which have learned positions (Whisper), or samples, of which three
 // convolutions make rows with RoPE (Moonshine). Or it takes log-mel frames of any number, of which
-// each four are a row (Gemma 4). Or it is the whole model, a FastConformer, which takes log-mel
-// frames of any number and gives the outputs of labels (Parakeet).
+// each few are a row (Gemma 3n and 4). Or it is the whole model, a FastConformer, which takes
+// log-mel frames of any number and gives the outputs of labels (Parakeet).
 struct AudioConfig {
   int64_t mel_bins = 0;  // 0: it takes samples
   int64_t num_layers = 0;
@@ -229,13 +274,13 @@ struct AudioConfig {
   bool query_bias = true, key_bias = false, value_bias = true, output_bias = true;
 
   std::optional<ConformerConfig> conformer = {};
-  std::optional<Gemma4AudioConfig> gemma4 = {};
+  std::optional<UsmAudioConfig> usm = {};
   std::optional<SoundRowsConfig> to_rows = {};
 
   // Returns the rows of the text decoder that a window of sound becomes.
   int64_t row_count() const { return positions / to_rows->group; }
   // Whether it takes log-mel frames of any number.
-  bool counts_frames() const { return conformer || gemma4; }
+  bool counts_frames() const { return conformer || usm; }
   bool takes_samples() const { return mel_bins == 0; }
   int64_t frames() const { return 2 * positions; }
   bool operator==(const AudioConfig&) const = default;
@@ -513,6 +558,7 @@ struct ModelConfig {
   // `pad_id`.
   std::vector<int64_t> padded_ids;
   int64_t pad_id = 0;
+  std::vector<TokenRangeConfig> token_ranges;  // in the order in which they take the place of rows
   std::optional<RelativeBiasConfig> relative_bias;
   std::optional<SourceConfig> source;
   // One model, where the config of an encoder-decoder describes its encoder apart (T5Gemma); its

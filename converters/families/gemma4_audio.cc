@@ -48,15 +48,15 @@ Status read_channels(const JsonFields& fields, AudioConfig& audio) {
   constexpr const char* kChannels = "subsampling_conv_channels";
   const auto channels = FERRY_TRY(fields.integers(kChannels, {1, 1 << 14}));
   if (!channels || channels->size() != 2) return fields.bad(kChannels, "is no list of two numbers");
-  for (size_t i = 0; i < 2; ++i) audio.gemma4->channels[i] = (*channels)[i];
-  audio.mel_bins = audio.gemma4->mel_bins();
+  for (size_t i = 0; i < 2; ++i) audio.usm->channels[i] = (*channels)[i];
+  audio.mel_bins = audio.usm->mel_bins();
   if (audio.mel_bins > 0) return {};
   return fields.error(ErrorCode::kUnsupported, kChannels,
                       fmt::format("begins with {}: the reference makes no bins of frames of it",
-                                  audio.gemma4->channels[0]));
+                                  audio.usm->channels[0]));
 }
 
-Status read_audio_attention(const JsonFields& fields, Gemma4AudioConfig& out) {
+Status read_audio_attention(const JsonFields& fields, UsmAudioConfig& out) {
   out.chunk = FERRY_TRY(fields.required("attention_chunk_size", kChunkRange));
   out.past = FERRY_TRY(fields.required(kLeft, kContextRange)) - 1;
   out.future = FERRY_TRY(fields.required("attention_context_right", kContextRange));
@@ -73,7 +73,7 @@ Status read_audio_attention(const JsonFields& fields, Gemma4AudioConfig& out) {
 }
 
 Status read_audio_encoder(const JsonFields& fields, AudioConfig& audio) {
-  Gemma4AudioConfig& out = audio.gemma4.emplace();
+  UsmAudioConfig& out = audio.usm.emplace();
   audio.to_rows->width = FERRY_TRY(fields.required("hidden_size", kSizeRange));
   audio.num_layers = FERRY_TRY(fields.required("num_hidden_layers", kLayerRange));
   FERRY_RETURN_IF_ERROR(read_audio_heads(fields, audio));

@@ -26,7 +26,7 @@ std::vector<KeyRule> held_linear_rules(const std::string& layer, const AudioConf
           concat({all, tower_renames(layer, audio.num_layers, {{source.c_str(), target.c_str()}})});
     };
     add(".linear.weight", ".weight");
-    if (!audio.gemma4->clips) continue;
+    if (!audio.usm->clips) continue;
     for (const char* limit : {".input_min", ".input_max", ".output_min", ".output_max"}) {
       add(limit, limit);
     }

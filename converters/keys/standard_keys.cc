@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "converters/blocks/token_ranges.h"
+
 namespace ferry::converters {
 namespace {
 
@@ -171,11 +173,17 @@ std::vector<TieRule> source_ties(const ModelConfig& config) {
 
 std::vector<TieRule> standard_ties(const ModelConfig& config) {
   if (config.source && config.own_source.empty()) return source_ties(config);
-  if (!config.tie_word_embeddings || config.is_encoder) return {};
-  return {{.name = "tied head",
-           .target = "output.weight",
-           .same_as = "tok_embeddings.weight",
-           .unless_stored = config.tie_unless_stored}};
+  std::vector<TieRule> ties;
+  if (config.tie_word_embeddings && !config.is_encoder) {
+    ties.push_back({.name = "tied head",
+                    .target = "output.weight",
+                    .same_as = "tok_embeddings.weight",
+                    .unless_stored = config.tie_unless_stored});
+  }
+  if (config.audio && config.audio->usm && config.audio->usm->gemma3n) {
+    for (TieRule& tie : range_ties(config.token_ranges.back())) ties.push_back(std::move(tie));
+  }
+  return ties;
 }
 
 std::vector<KeyRule> join_rules(const std::vector<std::string>& parts, const std::string& target,

@@ -53,7 +53,8 @@ KeyRule head_rule(const std::string& source = "lm_head.weight");
 // The name of the table that an encoder-decoder shares between encoder, decoder and head. Where a
 // checkpoint has no table under another name, it stands for all of them.
 inline constexpr const char* kSharedTable = "shared.weight";
-// The head is the embedding if the config ties them.
+// The head is the embedding if the config ties them, and what makes rows of sounds of Gemma 3n has
+// weights of the token embedding.
 std::vector<TieRule> standard_ties(const ModelConfig& config);
 
 // Rules for `parts`, whose rows are those of `target`, one part after the other.

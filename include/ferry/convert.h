@@ -108,8 +108,9 @@ struct ConvertOptions {
   ValueType mask_type = ValueType::kF32;      // for kStatic
   ValueType logits_type = ValueType::kF32;    // for kStatic
   bool all_logits = false;  // logits of all tokens instead of the last one; always with kStatic
-  // The vision tower and the audio encoder too, or text alone (gemma3, gemma4, Qwen-VL). Where one
-  // is set, the other is false by default; where none is, the model has what the checkpoint has.
+  // The vision tower and the audio encoder too, or text alone (gemma3, gemma3n, gemma4, Qwen-VL).
+  // Where one is set, the other is false by default; where none is, the model has what the
+  // checkpoint has.
   std::optional<bool> images = {}, sounds = {};
   // Most patches of an image, where the tower takes images of any shape; unset: 4096, or as many as
   // fill the context.
@@ -117,7 +118,7 @@ struct ConvertOptions {
   // The one size of pictures of a vision encoder that takes planes of pixels; with `one_program`.
   std::optional<ImageSize> image_size = {};
   // Most seconds of a sound, where the audio encoder takes sounds of any length (moonshine,
-  // parakeet, gemma4); unset: 60, of gemma4 30, the most that it takes.
+  // parakeet, gemma3n, gemma4); unset: 60, of the last two 30, the most that they take.
   std::optional<int64_t> max_sound = {};
   // Most tokens of a text that the encoder of an encoder-decoder takes (t5); unset: the smaller of
   // the config and 512.

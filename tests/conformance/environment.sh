@@ -11,8 +11,8 @@ cd "$(dirname "$0")"
 say() { echo "environment.sh: $*" >&2; }
 cannot() { say "cannot make the environment: $*"; exit 77; }
 
-parts=(base listening llama)
-[ "${1:-}" != --sample ] || parts=(base listening)
+parts=(base listening towers llama)
+[ "${1:-}" != --sample ] || parts=(base listening towers)
 
 if [ -n "${FERRY_CONFORMANCE_ENV:-}" ]; then
   [ -x "$FERRY_CONFORMANCE_ENV/bin/python3" ] || cannot "FERRY_CONFORMANCE_ENV=$FERRY_CONFORMANCE_ENV has no bin/python3"
@@ -77,6 +77,10 @@ fi
 if [ ! -e "$dir/.complete-listening" ]; then
   watched "installing mistral-common" install -r requirements-listening.txt || cannot "$(why) (all of it in $log)"
   touch "$dir/.complete-listening"
+fi
+if [ ! -e "$dir/.complete-towers" ]; then
+  watched "installing timm" install -r requirements-towers.txt || cannot "$(why) (all of it in $log)"
+  touch "$dir/.complete-towers"
 fi
 if ! complete; then
   watched "building llama.cpp" install -r requirements-llama.txt || cannot "$(why) (all of it in $log)"

@@ -1,4 +1,4 @@
-"""Random language models that hear (Voxtral, Gemma 4) are converted right, and their prompts are those of mistral-common and of the processor.
+"""Random language models that hear (Voxtral, Gemma 3n, Gemma 4) are converted right, and their prompts are those of mistral-common and of the processor.
 
 A case draws a model, the sounds of a chat or of a request to write one down, and the layout of the bundle. The ids of the prompt are those
 of VoxtralProcessor, the windows of frames those of the numpy path of its extractor within the bounds of sounds.py, `python -m
@@ -10,12 +10,16 @@ pictures; ids, frames and tokens are those of its processor and of generate() wi
 extractor's, whose transform is in f64 then, within 1e-6 times the larger of 1 and the greatest value (1e-4 where a sound is resampled);
 the case says how far the extractor's own f32 is. Another case has sounds at the limits of length.
 
+For Gemma 3n, which needs timm, a case draws an audio encoder, the settings of a feature extractor, the rows of a sound, and a prompt with
+one sound, or with sounds of one length; token ids with embeddings of their own are in its texts. Sounds of different lengths must be refused.
+
     python3 tests/conformance/listening.py --ferry build/release/bin/ferry [--sample] [--seed N] [--only TEXT]
 """
 import json
 import random
 
 import common
+import make_gemma3n_sound_golden as gemma3n
 import make_gemma4_sound_golden as gemma4
 import make_speech_golden as speech
 import make_vision_golden as vision
@@ -151,6 +155,32 @@ def drawn_extractor(r, mels):
                 mel_floor=r.choice([1e-3, 1e-3, 1e-5]), per_bin_mean=means, per_bin_stddev=deviations)
 
 
+def drawn_gemma3n(r):
+    """A config, and the settings of its extractor."""
+    heads, mels = r.choice([1, 2, 4]), r.choice([8, 16, 21])
+    kernels = [[r.choice([3, 3, 1, 4]), r.choice([3, 3, 2])] for _ in range(2)]
+    steps = [[r.choice([2, 2, 1, 3]), r.choice([2, 2, 1])] for _ in range(2)]
+    reduction = r.choice([4, 4, 1, 3])
+    audio = gemma3n.audio_config(
+        hidden_size=heads * r.choice([2, 4, 6, 16]), conf_num_attention_heads=heads, conf_num_hidden_layers=r.choice([1, 2, 3]),
+        input_feat_size=mels, sscp_conv_channel_size=[r.choice([3, 6]), r.choice([4, 5])], sscp_conv_kernel_size=kernels,
+        sscp_conv_stride_size=steps, sscp_conv_group_norm_eps=r.choice([1e-3, 0.1]), conf_reduction_factor=reduction,
+        conf_conv_kernel_size=r.choice([5, 5, 1, 8]), conf_residual_weight=r.choice([0.5, 0.5, 1.3]),
+        conf_attention_chunk_size=r.choice([12, 12, 1, 5, 40]), conf_attention_context_left=r.choice([13, 13, 0, 1, 6, 41]),
+        conf_attention_context_right=r.choice([0, 0, 1, 4, 20]), conf_attention_logit_cap=r.choice([50.0, 50.0, 1.5]),
+        rms_norm_eps=r.choice([1e-6, 1e-3]), gradient_clipping=r.choice([1e10, 1e10, 1.0]))
+    layers = r.choice([gemma3n.IMAGES, gemma3n.IMAGES, gemma3n.VOCABULARY, 270])
+    text = gemma3n.text_config(vocab_size_per_layer_input=layers, max_position_embeddings=2048, sliding_window=r.choice([12, 200]),
+                               num_kv_shared_layers=r.choice([0, 2]))
+    hop = r.choice([10.0, 10.0, 20.0, 12.5])
+    longest = int(2.6 * 1000 / hop) + 2
+    own = -(-(-(-(-(-longest // steps[0][0]) // steps[1][0]))) // reduction)
+    rows = r.choice([188, own, own + 7])
+    settings = drawn_extractor(r, mels)
+    settings.update(hop_length_ms=hop, frame_length_ms=r.choice([32.0, 32.0, 20.0, 16.1, 8.0]))
+    return gemma3n.config_of(audio=audio, text=text, audio_soft_tokens_per_image=rows), settings, rows
+
+
 def drawn_gemma4(r):
     heads = r.choice([1, 2, 4])
     bins = r.choice([1, 4, 8])
@@ -224,10 +254,24 @@ def save_gemma4(folder, r, config, mels):
     settings = drawn_extractor(r, mels)
     made = gemma4.make_model(folder, r.randrange(1 << 30), config, r.choice([torch.float32, torch.bfloat16]), sound=gemma4.extractor(**settings),
                              max_new_tokens=8)
-    stated = json.loads((folder / "processor_config.json").read_text())
-    stated["feature_extractor"].update({key: settings[key] for key in ("frame_length_ms", "hop_length_ms")})  # which are not saved
-    (folder / "processor_config.json").write_text(json.dumps(stated, indent=2))
+    state_lengths(folder, settings)
     return made
+
+
+def state_lengths(folder, settings):
+    """Adds the lengths of frames and hops, which are not saved."""
+    stated = json.loads((folder / "processor_config.json").read_text())
+    stated["feature_extractor"].update({key: settings[key] for key in ("frame_length_ms", "hop_length_ms")})
+    (folder / "processor_config.json").write_text(json.dumps(stated, indent=2))
+
+
+def gemma4_answer(folder, case, count=8):
+    """The tokens that ferry answers a case with, whose prompt must have the ids of the case."""
+    result = common.Ferry("run", folder / "bundle", *gemma4_words(folder, case), "--greedy", "--max-new", str(count), "--json").ends_with(0).result
+    if result["prompt_tokens"] != case["ids"]:
+        raise Wrong(f"ids {result['prompt_tokens'][:20]} ..., the reference {case['ids'][:20]} ...")
+    tokens = result["tokens"]
+    return tokens[:-1] if tokens and tokens[-1] == gemma4.END else tokens
 
 
 def gemma4_model(promise, number):
@@ -251,16 +295,69 @@ def gemma4_model(promise, number):
     if len(names) == 1 and not gemma4.files_of(case, "image"):
         prove(folder, case, names[0])
     wanted = gemma4.answer(made, inputs, 8)
-    result = common.Ferry("run", folder / "bundle", *gemma4_words(folder, case), "--greedy", "--max-new", "8", "--json").ends_with(0).result
-    tokens = result["tokens"]
-    tokens = tokens[:-1] if tokens and tokens[-1] == gemma4.END else tokens
-    if result["prompt_tokens"] != case["ids"]:
-        raise Wrong(f"ids {result['prompt_tokens'][:20]} ..., the reference {case['ids'][:20]} ...")
+    tokens = gemma4_answer(folder, case)
     if tokens != wanted and "f16" not in style:
         raise Wrong(f"tokens {tokens}, the reference {wanted}")
     far, rounding = max(d[0] for d in distances), max(d[1] for d in distances)
     return (f"{', '.join(names)}: {len(case['ids'])} ids, {len(wanted)} tokens, frames within {far:.2g} (f32 of the extractor {rounding:.2g}), "
             f"{' '.join(style) or 'plain'}")
+
+
+def gemma3n_model(promise, number):
+    r = random.Random(f"{promise.seed} gemma3n {number}")
+    folder = promise.folder / f"gemma3n-{number}"
+    folder.mkdir()
+    config, settings, rows = drawn_gemma3n(r)
+    made = gemma3n.make_model(folder, r.randrange(1 << 30), config, r.choice([torch.float32, torch.bfloat16]), sound=gemma3n.extractor(**settings),
+                              rows=rows, max_new_tokens=8)
+    state_lengths(folder, settings)
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    name = gemma4_sound(r, folder, 2.5)
+    far, rounding = check_frames(folder, processor.feature_extractor, name)
+    words = r.choice(["What is it?", "The <end_of_image> 12", "th\u00e9 <end_of_audio>"])
+    case = r.choice([dict(messages=[gemma4.user("@" + name, words)]), dict(prompt=words, audio=[name]),
+                     dict(messages=[gemma4.user("@" + name, "and", "@" + name, words)])])
+    inputs = gemma4.inputs_of(processor, folder, case)
+    case["ids"] = inputs["input_ids"][0].tolist()
+    style = r.choice([[], ["--shards", str(r.randint(1, 4))], ["--layout", "one-program", "--max-sound", "3"], ["--prefill-length", "150"],
+                      ["--program", "static", "--context-length", "1024"], ["--kv-dtype", "f16"]])
+    common.convert(folder, folder / "bundle", "--dtype", "f32", *(["--context-length", "2048"] if "--context-length" not in style else []), *style)
+    if len(gemma4.files_of(case, "audio")) == 1:
+        prove(folder, case, name)
+    wanted = gemma4.answer(made, inputs, 8)
+    tokens = gemma4_answer(folder, case)
+    if tokens != wanted and "f16" not in style:
+        raise Wrong(f"tokens {tokens}, the reference {wanted}")
+    near = -(-len(speech.samples_of(folder / name)) // 128) == 47
+    soundfile.write(folder / "other.wav", np.zeros(9000 if near else 6000), 16000)
+    common.Ferry("run", folder / "bundle", "--audio", folder / name, "--audio", folder / "other.wav", "--chat", "a").ends_with(4)
+    return (f"{name}: {len(case['ids'])} ids, {rows} rows, {len(wanted)} tokens, frames within {far:.2g} (f32 of the extractor {rounding:.2g}), "
+            f"{' '.join(style) or 'plain'}")
+
+
+def gemma3n_lengths(promise):
+    """Sounds at the limits of length with the sizes of released models, and longer ones, which are cut."""
+    r = random.Random(f"{promise.seed} gemma3n lengths")
+    folder = promise.folder / "gemma3n-lengths"
+    folder.mkdir()
+    made = gemma3n.make_model(folder, 3, gemma3n.config_of(), torch.float32, max_new_tokens=4)
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    common.convert(folder, folder / "bundle", "--dtype", "f32")
+    noise = np.random.default_rng(r.randrange(1 << 30))
+    counts = (513, 640, 641, 2561, 8000, 100_000, 479_873, 480_000, 480_001, 533_333)
+    for count in counts:
+        name = f"noise-16000-{count}.wav"
+        soundfile.write(folder / name, noise.uniform(-0.5, 0.5, count), 16000, subtype="FLOAT")
+        check_frames(folder, processor.feature_extractor, name)
+        case = dict(messages=[gemma4.user("@" + name, "What?")])
+        inputs = gemma4.inputs_of(processor, folder, case)
+        case["ids"] = inputs["input_ids"][0].tolist()
+        tokens, wanted = gemma4_answer(folder, case, 4), gemma4.answer(made, inputs, 4)
+        if tokens != wanted:
+            raise Wrong(f"{count} samples: {tokens}, the reference {wanted}")
+    soundfile.write(folder / "short.wav", np.zeros(512), 16000)
+    common.Ferry("run", folder / "bundle", "--audio", folder / "short.wav", "--chat", "a").ends_with(2)
+    return f"samples of sounds: {counts}"
 
 
 def gemma4_lengths(promise):
@@ -298,6 +395,9 @@ def main():
         promise.case(f"texts {number}", texts, promise, number)
     for number in range(4 if promise.sample else 30):
         promise.case(f"voxtral {number}", model, promise, number)
+    promise.case("gemma3n lengths", gemma3n_lengths, promise)
+    for number in range(4 if promise.sample else 40):
+        promise.case(f"gemma3n {number}", gemma3n_model, promise, number)
     promise.case("gemma4 lengths", gemma4_lengths, promise)
     for number in range(4 if promise.sample else 40):
         promise.case(f"gemma4 {number}", gemma4_model, promise, number)

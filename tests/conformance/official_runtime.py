@@ -354,8 +354,9 @@ def main():
         promise.case(f"{name}, MultimodalRunner", in_runner, promise, runtime, common.TESTDATA / "vision" / name,
                      ["--dtype", "f32", "--inputs", "images", *size])
     promise.case("voxtral, MultimodalRunner", in_runner, promise, runtime, common.TESTDATA / "speech" / "voxtral", ["--dtype", "f32"])
-    promise.case("gemma4 with sound, MultimodalRunner", in_runner, promise, runtime, common.TESTDATA / "speech" / "gemma4",
-                 ["--dtype", "f32", "--inputs", "sounds", "--max-sound", "4"])
+    for name in ("gemma3n", "gemma4"):
+        promise.case(f"{name} with sound, MultimodalRunner", in_runner, promise, runtime, common.TESTDATA / "speech" / name,
+                     ["--dtype", "f32", "--inputs", "sounds", "--max-sound", "4"])
 
     tiny = promise.folder / "tiny"
     common.tiny_llama(tiny, promise.seed, hidden_size=64, intermediate_size=128, num_hidden_layers=4, head_dim=16)

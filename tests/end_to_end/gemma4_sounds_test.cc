@@ -11,34 +11,8 @@ using namespace sound_checkpoints;
 
 std::string gemma4() { return fixture("speech/gemma4"); }
 std::string golden() { return gemma4() + "/golden.safetensors"; }
-std::string sound_file(const std::string& name) { return fixture("sound/" + name); }
-std::string picture(const std::string& name) { return fixture("media/images/" + name); }
 
 Json gemma4_answers() { return Json::parse(read_bytes(gemma4() + "/answers.json")); }
-
-// Returns the prompt of a case as options of run.
-Line prompt_of(const TempDir& dir, const Json& one) {
-  Line files;
-  const auto add = [&](const Json& item) {
-    if (item.contains("audio")) files = files + Line{"--audio", sound_file(item["audio"])};
-    if (item.contains("image")) files = files + Line{"--image", picture(item["image"])};
-  };
-  if (one.contains("prompt")) {
-    for (const Json& name : one["audio"]) add({{"audio", name}});
-    for (const Json& name : one.value("image", Json::array())) add({{"image", name}});
-    return files + Line{"--prompt", one["prompt"]};
-  }
-  Json messages = one["messages"];
-  for (Json& message : messages) {
-    for (Json& item : message["content"]) {
-      add(item);
-      if (item.contains("audio")) item = {{"type", "audio"}};
-      if (item.contains("image")) item = {{"type", "image"}};
-    }
-  }
-  write_bytes(dir / "chat.json", messages.dump());
-  return files + Line{"--messages", dir / "chat.json"};
-}
 
 bool has_images(const Json& one) {
   return one.contains("image") || one.dump().find("\"image\"") != std::string::npos;

@@ -92,13 +92,17 @@ std::string changed_llava(const TempDir& dir, const std::function<void(Json&)>& 
 
 TEST(LlavaProjector, WhatReadersTakeOtherwiseIsRefused) {
   const TempDir dir;
-  const std::tuple<const char*, Json, const char*> cases[] = {
-      {"vision_feature_select_strategy", "full", "keeps the class token"},
-      {"projector_hidden_act", "silu", "'projector_hidden_act' is not gelu"}};
-  for (const auto& [key, value, message] : cases) {
-    SCOPED_TRACE(key);
-    const std::string folder = changed_llava(dir, [&](Json& config) { config[key] = value; });
-    expect_refused({"convert", folder, "--to", "mmproj", "-o", dir / "p.gguf"}, 4, message);
+  struct Case {
+    const char* key;
+    Json value;
+    const char* message;
+  };
+  const Case cases[] = {{"vision_feature_select_strategy", "full", "keeps the class token"},
+                        {"projector_hidden_act", "silu", "'projector_hidden_act' is not gelu"}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.key);
+    const std::string folder = changed_llava(dir, [&](Json& config) { config[c.key] = c.value; });
+    expect_refused({"convert", folder, "--to", "mmproj", "-o", dir / "p.gguf"}, 4, c.message);
   }
 }
 

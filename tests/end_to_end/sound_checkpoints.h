@@ -14,6 +14,33 @@ namespace ferry::sound_checkpoints {
 
 using namespace verb_outcomes;
 
+inline std::string sound_file(const std::string& name) { return fixture("sound/" + name); }
+inline std::string picture(const std::string& name) { return fixture("media/images/" + name); }
+
+// Returns the prompt of a case as options of run.
+inline Line prompt_of(const TempDir& dir, const Json& one) {
+  Line files;
+  const auto add = [&](const Json& item) {
+    if (item.contains("audio")) files = files + Line{"--audio", sound_file(item["audio"])};
+    if (item.contains("image")) files = files + Line{"--image", picture(item["image"])};
+  };
+  if (one.contains("prompt")) {
+    for (const Json& name : one["audio"]) add({{"audio", name}});
+    for (const Json& name : one.value("image", Json::array())) add({{"image", name}});
+    return files + Line{"--prompt", one["prompt"]};
+  }
+  Json messages = one["messages"];
+  for (Json& message : messages) {
+    for (Json& item : message["content"]) {
+      add(item);
+      if (item.contains("audio")) item = {{"type", "audio"}};
+      if (item.contains("image")) item = {{"type", "image"}};
+    }
+  }
+  write_bytes(dir / "chat.json", messages.dump());
+  return files + Line{"--messages", dir / "chat.json"};
+}
+
 // Returns a copy of the checkpoint at `source` in which a file has another value for a key.
 inline std::string with_value(const TempDir& dir, const std::string& source,
                               const std::string& file, const Json::json_pointer& key,

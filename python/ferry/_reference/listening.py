@@ -1,4 +1,4 @@
-"""Prompts of language models that hear (Voxtral, Gemma 4): sounds become windows of frames, or all their frames, and placeholders in the prompt."""
+"""Prompts of language models that hear (Voxtral, Gemma 3n, Gemma 4): sounds become windows of frames, or all their frames, and placeholders in the prompt."""
 import numpy as np
 
 from .errors import BAD_INPUT, IO, Refused, one_line
@@ -81,7 +81,8 @@ def encode_whole(prompt, source):
     wrong = next((i for i in ids if not 0 <= i < source.vocabulary), None)
     if wrong is not None:
         raise Refused(BAD_INPUT, f"{prompt.where}: token {wrong} is not in the vocabulary of {source.vocabulary}")
-    rows, placeholders = -(-frames // 4), ids.count(source.config.audio_token_id)
+    rows = source.config.audio_soft_tokens_per_image if source.model_type == "gemma3n" else -(-frames // 4)
+    placeholders = ids.count(source.config.audio_token_id)
     if placeholders != rows:
         raise Refused(BAD_INPUT, f"{prompt.where}: {placeholders} placeholders of {rows} rows of sound")
     return dict(input_ids=torch.tensor([ids]), input_features=made["input_features"][:, :frames].contiguous(),

@@ -189,6 +189,9 @@ class Recorder:
             windows.append(first_tensor(out).shape[0])
             put("encoder_last_hidden_state", first_tensor(out))
         hooks.append(base.audio_tower.register_forward_hook(behind))
+        if self.source.model_type == "gemma3n":  # whose embedder makes rows of tokens too
+            hooks.append(base.register_forward_hook(lambda _, __, out: put("audio_features", out.audio_hidden_states)))
+            return
         connector = base.embed_audio if self.source.hears_whole else base.multi_modal_projector
         hooks.append(connector.register_forward_hook(
             lambda _, __, out: put("audio_features", out.reshape(windows[-1], -1, out.shape[-1]))))

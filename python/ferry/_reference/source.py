@@ -16,7 +16,7 @@ LABELLING = ("parakeet_ctc",)
 # Language models whose text decoder takes rows of sound in the place of placeholders.
 LISTENING = ("voxtral",)
 # Those among them whose processor takes images too, and sounds of any length, where the config states an audio encoder.
-HEARING_WHOLE = ("gemma4",)
+HEARING_WHOLE = ("gemma3n", "gemma4")
 # Models with a text encoder, and a text decoder that attends to its output.
 READING = ("t5", "mt5", "umt5", "marian", "t5gemma")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")

@@ -1,4 +1,4 @@
-#include "converters/blocks/gemma4_audio.h"
+#include "converters/blocks/usm_audio.h"
 
 #include <fmt/format.h>
 
@@ -11,30 +11,38 @@
 #include <vector>
 
 #include "converters/blocks/placed_rows.h"
+#include "converters/blocks/token_ranges.h"
+#include "converters/blocks/usm_front.h"
 #include "core/program_interface.h"
 
 namespace ferry::converters {
 namespace {
 
-constexpr int64_t kKernel = 3, kStep = 2, kPadding = 1;
 // The epsilon of the norms around MLPs and attention, whatever the config says.
 constexpr double kLayerEps = 1e-6;
 constexpr double kLongestScale = 10000.0;
 constexpr float kHidden = -1e9F;
 
+// Returns the distance that column 0 of the part by distance stands for. Those behind it are one
+// less each, to that of column last_column().
+int64_t farthest(const UsmAudioConfig& g) { return g.gemma3n ? g.past : g.context() / 2; }
+int64_t last_column(const UsmAudioConfig& g) {
+  return g.gemma3n ? g.past + g.future : g.context() / 2;
+}
+
 // Returns the table of sines and cosines for the rows that one row may attend to, f32
-// [context + 1,width]: row c is that of the position context / 2 - c; rows of positions below zero,
-// and the last one, are zeros. Numbers are rounded to f32 where the reference rounds.
-std::vector<float> position_table(int64_t context, int64_t width) {
-  const int64_t half = width / 2, most = context / 2;
+// [context + 1,width]: row c is that of the distance farthest() - c, and rows behind last_column()
+// are zeros. Numbers are rounded to f32 where the reference rounds.
+std::vector<float> position_table(const UsmAudioConfig& g, int64_t width) {
+  const int64_t half = width / 2;
   const auto step = static_cast<float>(std::log(kLongestScale) /
                                        static_cast<double>(std::max<int64_t>(half - 1, 1)));
-  std::vector<float> table(static_cast<size_t>((context + 1) * width), 0.0F);
-  for (int64_t c = 0; c <= most; ++c) {
+  std::vector<float> table(static_cast<size_t>((g.context() + 1) * width), 0.0F);
+  for (int64_t c = 0; c <= last_column(g); ++c) {
     for (int64_t i = 0; i < half; ++i) {
       const float power = static_cast<float>(i) * -step;
       const auto scale = static_cast<float>(std::exp(static_cast<double>(power)));
-      const float angle = static_cast<float>(most - c) * scale;
+      const float angle = static_cast<float>(farthest(g) - c) * scale;
       const auto at = static_cast<size_t>(c * width + i);
       table[at] = static_cast<float>(std::sin(static_cast<double>(angle)));
       table[at + static_cast<size_t>(half)] =
@@ -46,30 +54,30 @@ std::vector<float> position_table(int64_t context, int64_t width) {
 
 // Returns what is added to the scores of a chunk, [chunk,context]: 0 where a row may attend to the
 // other by their distance. Row r of a chunk stands at column `past` + r.
-std::vector<float> band(const Gemma4AudioConfig& g) {
+std::vector<float> band(const UsmAudioConfig& g) {
+  const int64_t more = g.gemma3n ? 1 : 0;
   std::vector<float> values;
   for (int64_t r = 0; r < g.chunk; ++r) {
     for (int64_t j = 0; j < g.context(); ++j) {
       const int64_t distance = r + g.past - j;
-      const bool seen = distance >= 0 ? distance < g.past : -distance < g.future;
+      const bool seen = distance >= 0 ? distance < g.past + more : -distance < g.future + more;
       values.push_back(seen ? 0.0F : kHidden);
     }
   }
   return values;
 }
 
-class Gemma4Audio {
+class UsmAudio {
  public:
-  Gemma4Audio(GraphBuilder& b, const ModelConfig& config)
-      : b_(b),
-        a_(*config.audio),
-        g_(*a_.gemma4),
-        width_(a_.to_rows->width),
-        text_width_(config.hidden_size) {}
+  UsmAudio(GraphBuilder& b, const ModelConfig& config)
+      : b_(b), a_(*config.audio), config_(config), g_(*a_.usm), width_(a_.to_rows->width) {}
 
   // Returns rows of the text decoder, f32 [1,N,hidden_size], of frames f32 [1,F,mel_bins].
   ValueId build(ValueId frames) {
-    ValueId x = subsampled(frames);
+    const UsmRows rows = usm_front(b_, config_, frames);
+    ValueId x = rows.x;
+    rows_ = rows.count;
+    number_ = rows.number;
     cut_into_chunks();
     for (int64_t layer = 0; layer < a_.num_layers; ++layer) {
       b_.probe(fmt::format("encoder_hidden_states.{}", layer), x);
@@ -77,15 +85,30 @@ class Gemma4Audio {
       x = layer_of(x, layer);
     }
     b_.set_layer(static_cast<int32_t>(a_.num_layers));
+    return g_.gemma3n ? padded_rows(x) : rows_behind_linear(x);
+  }
+
+ private:
+  ValueId rows_behind_linear(ValueId x) {
     x = projection(b_, x, "audio.output", width_, g_.output_size, /*bias=*/true);
     b_.probe("encoder_last_hidden_state", x);
     return projection(b_, bare_rms_norm(b_, x, g_.norm_eps), "audio.connector.w1", g_.output_size,
-                      text_width_, /*bias=*/false);
+                      config_.hidden_size, /*bias=*/false);
+  }
+  // A sound has a number of rows whatever its length. Those behind its own are the embedding of the
+  // last token id.
+  ValueId padded_rows(ValueId x) {
+    const int64_t count = g_.gemma3n->rows;
+    const TokenRangeConfig& range = config_.token_ranges.back();
+    x = every_row(b_, x, g_.gemma3n->reduction, width_);
+    b_.probe("encoder_last_hidden_state", x);
+    const ValueId own = encoded_rows(b_, config_, range, x);
+    const ValueId padding = padding_row(b_, config_, range, range.end - 1);
+    const ValueId behind =
+        b_.expand(padding, {batch(), positions(count), features(config_.hidden_size)});
+    return b_.slice(b_.cat({own, behind}, 1), 1, 0, count);
   }
 
-  Dim rows() const { return rows_; }
-
- private:
   static std::string part(int64_t layer, const char* name) {
     return fmt::format("audio.layers.{}.{}", layer, name);
   }
@@ -113,28 +136,6 @@ class Gemma4Audio {
                       graph::zero_literal(static_cast<uint64_t>(count * width) * sizeof(float)));
   }
 
-  // -- the convolutions before the layers
-
-  // x [1,channels,frames,bins] becomes [1,frames / 2,bins / 2,out].
-  ValueId convolved(ValueId x, int64_t number, int64_t in, int64_t out) {
-    const std::string name = fmt::format("audio.convolutions.{}", number);
-    b_.windows(fmt::format("F{}", number + 1), b_.graph()[x].shape[2], kKernel, kStep, kPadding);
-    const ValueId weight = b_.weight_f32(name + ".weight", {features(out), in, kKernel, kKernel});
-    const ValueId made = b_.conv(x, weight, {}, {.step = kStep, .padding = kPadding});
-    const ValueId scale = b_.weight_f32(name + ".norm.weight", {features(out)});
-    return b_.relu(b_.layer_norm(b_.permute(made, {0, 2, 3, 1}), scale, {}, g_.norm_eps));
-  }
-  ValueId subsampled(ValueId frames) {
-    ValueId x = convolved(b_.unsqueeze(frames, 1), 0, 1, g_.channels[0]);
-    x = convolved(b_.permute(x, {0, 3, 1, 2}), 1, g_.channels[0], g_.channels[1]);
-    rows_ = positions(b_.graph()[x].shape[1]);
-    number_ = b_.sym_size(x, 1);
-    b_.bind_symbol(rows_.symbol, number_);
-    const int64_t joined = g_.channels[0] / 4 * g_.channels[1];
-    x = b_.view(x, {batch(), rows_, features(joined)});
-    return projection(b_, x, "audio.subsampling", joined, width_, /*bias=*/false);
-  }
-
   // -- attention
 
   // Prepares what cuts rows into chunks, and the mask of all layers. The number of chunks follows
@@ -157,8 +158,9 @@ class Gemma4Audio {
     mask_ = mask(b_.select(firsts, 1, 0), b_.slice(all, 0, b_.int_sub(number_, 1), number_, 1));
     const ValueId table = b_.literal(
         DType::kF32, {positions(g_.context() + 1), features(width_)},
-        graph::literal_of(fmt::format("positions of {} rows of {}", g_.context(), width_),
-                          position_table(g_.context(), width_)));
+        graph::literal_of(
+            fmt::format("positions of {} rows of {} from {}", g_.context(), width_, farthest(g_)),
+            position_table(g_, width_)));
     table_ = b_.unsqueeze(table, 0);
   }
 
@@ -203,7 +205,9 @@ class Gemma4Audio {
   // The rows that each chunk may attend to: f32 [chunks,context,heads,head_dim].
   ValueId contexts(ValueId x) {
     const int64_t pieces = (g_.context() + g_.chunk - 1) / g_.chunk;
-    std::vector<ValueId> padded = {zero_rows(g_.past, width_), x};
+    std::vector<ValueId> padded;
+    if (g_.past > 0) padded.push_back(zero_rows(g_.past, width_));
+    padded.push_back(x);
     const int64_t behind = pieces * g_.chunk - 1 - g_.past;
     if (behind > 0) padded.push_back(zero_rows(behind, width_));
     const ValueId all = b_.cat(padded, 1);
@@ -239,8 +243,8 @@ class Gemma4Audio {
     const int64_t count = a_.num_heads, dim = a_.head_dim, context = g_.context();
     const Dim of_heads = chunks_times(count);
     const ValueId q = queries(x, layer);
-    const double factor = std::log(1.0 + std::numbers::e) / std::numbers::ln2;
-    const ValueId k = b_.mul(linear(x, prefix + ".wk", width_, width_), factor);
+    ValueId k = linear(x, prefix + ".wk", width_, width_);
+    if (!g_.gemma3n) k = b_.mul(k, std::log(1.0 + std::numbers::e) / std::numbers::ln2);
     const ValueId keys = b_.view(b_.permute(contexts(k), {2, 0, 3, 1}), {of_heads, dim, context});
     const ValueId v = linear(x, prefix + ".wv", width_, width_);
     const ValueId values = b_.view(b_.permute(contexts(v), {2, 0, 1, 3}), {of_heads, context, dim});
@@ -294,8 +298,9 @@ class Gemma4Audio {
 
   GraphBuilder& b_;
   const AudioConfig& a_;
-  const Gemma4AudioConfig& g_;
-  const int64_t width_, text_width_;
+  const ModelConfig& config_;
+  const UsmAudioConfig& g_;
+  const int64_t width_;
   Dim rows_, chunks_, whole_;  // whole_: the rows of all chunks
   ValueId number_, whole_number_;
   ValueId mask_, table_;
@@ -303,14 +308,14 @@ class Gemma4Audio {
 
 }  // namespace
 
-Result<Methods> build_gemma4_audio(const ModelConfig& config, const BuildOptions& options) {
+Result<Methods> build_usm_audio(const ModelConfig& config, const BuildOptions& options) {
   GraphBuilder b(static_cast<int32_t>(config.audio->num_layers));
   const int32_t frames = b.symbol("F", options.sound_frames, ValueId{});
   const ValueId given =
       b.input(std::string(kInputFeaturesPort), DType::kF32,
               {batch(), positions(Dim::of(frames)), features(config.audio->mel_bins)});
   b.bind_symbol(frames, b.sym_size(given, 1));
-  Gemma4Audio encoder(b, config);
+  UsmAudio encoder(b, config);
   const ValueId rows = encoder.build(given);
   b.output(placed_sound(b, config, options, rows), std::string(kAudioFeaturesPort));
   Methods methods;
