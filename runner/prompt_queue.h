@@ -12,7 +12,7 @@
 
 namespace ferry::runner {
 
-// What a caller does with prompts, which have numbers from 0 on.
+// The part of a caller, which makes answers of prompts. Prompts have numbers from 0 on.
 class PromptAnswers {
  public:
   virtual ~PromptAnswers() = default;

@@ -178,11 +178,11 @@ struct ConformerConfig {
   bool operator==(const ConformerConfig&) const = default;
 };
 
-// What the audio encoder of Gemma 3n has beside those of Gemma 4. A convolution has its own kernel
-// and step over time and over bins, with as many frames of zeros behind the sound as its kernel is
-// longer than one, and a column of zeros on both sides of the bins. Behind it is a norm over all
-// that was heard so far. Every `reduction`-th row of the last layer becomes one of the text
-// decoder, and a sound has `rows` of them: those behind its own are the embedding of a token.
+// The audio encoder of Gemma 3n has these parts beside those of Gemma 4. A convolution has its own
+// kernel and step over time and over bins, with as many frames of zeros behind the sound as its
+// kernel is longer than one, and a column of zeros on both sides of the bins. Behind it is a norm
+// over all that was heard so far. Every `reduction`-th row of the last layer becomes one of the
+// text decoder, and a sound has `rows` of them: those behind its own are the embedding of a token.
 struct Gemma3nAudioConfig {
   int64_t kernels[2][2] = {{3, 3}, {3, 3}};  // of each convolution: over time, over bins
   int64_t steps[2][2] = {{2, 2}, {2, 2}};
