@@ -90,8 +90,8 @@ enum class StopReason {
 };
 
 struct Generation {
-  std::vector<int64_t> tokens;
-  std::string text;  // empty if the bundle has no tokenizer
+  std::vector<int64_t> tokens = {};
+  std::string text = {};  // empty if the bundle has no tokenizer
   StopReason stop = StopReason::kMaxNewTokens;
   int64_t prompt_tokens = 0;
   int64_t reused_tokens = 0;  // prompt tokens that were still in the caches from the previous call
