@@ -11,7 +11,6 @@
 #include "conversion/export.h"
 #include "conversion/gguf_files.h"
 #include "conversion/gguf_importance.h"
-#include "converters/blocks/decoder.h"
 #include "core/file.h"
 #include "core/gguf_key_value.h"
 #include "core/result.h"

@@ -55,8 +55,9 @@ Result<converters::RowMarks> row_marks_in(const std::vector<packer::CopiedFile>&
                                           int64_t vocab_size, const std::string& name) {
   const prompt::ImageProcessor processor =
       FERRY_TRY(prompt::read_image_processor(name, reader_of(copied)));
+  auto tokenizer = tokenizer_in(copied);
   const auto id_of = [&](const std::string& token) -> Result<int64_t> {
-    const std::optional<int64_t> id = token_id_in(copied, token);
+    const std::optional<int64_t> id = tokenizer ? tokenizer->find(token) : std::nullopt;
     if (id && *id < vocab_size) return *id;
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{}: one program of all components needs the token {} behind rows of "

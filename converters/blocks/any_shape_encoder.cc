@@ -122,6 +122,7 @@ class AnyShapeTower {
     const ValueId order = b_.literal(DType::kI64, {batch(), positions(down)},
                                      graph::literal_of("row_marks", numbers));
     const ValueId marks = embedded(b_, config_, table, order);
+    if (down == 1) return b_.cat({features, marks}, 1);
     const ValueId rows =
         b_.view(features, {positions(down), positions(across), converters::features(width)});
     const ValueId ends =

@@ -113,9 +113,6 @@ inline constexpr const char* kHeadBias = "head_bias";
 // The reason why tensors of the head of an encoder are dropped.
 inline constexpr const char* kEncoderHead = "head: an encoder gives states";
 
-// A member of ModelConfig::numbers: the types that tokens may have.
-inline constexpr const char* kTokenTypes = "type_vocab_size";
-
 // A member of ModelConfig::numbers: the position that has no sinusoids, or -1.
 inline constexpr const char* kPlainPosition = "plain_position";
 

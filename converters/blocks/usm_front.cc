@@ -16,9 +16,9 @@ class UsmFront {
 
   UsmRows build(ValueId frames) {
     ValueId x = b_.unsqueeze(frames, 1);
-    x = g_.gemma3n ? heard(x, 0, 1) : convolved(x, 0, 1);
+    x = g_.gemma3n ? causally_convolved(x, 0, 1) : convolved(x, 0, 1);
     x = b_.permute(x, {0, 3, 1, 2});
-    x = g_.gemma3n ? heard(x, 1, g_.channels[0]) : convolved(x, 1, g_.channels[0]);
+    x = g_.gemma3n ? causally_convolved(x, 1, g_.channels[0]) : convolved(x, 1, g_.channels[0]);
     UsmRows rows;
     rows.count = positions(b_.graph()[x].shape[1]);
     rows.number = g_.gemma3n ? number_ : b_.sym_size(x, 1);
@@ -43,7 +43,7 @@ class UsmFront {
   }
 
   // x [1,in,frames,bins] becomes [1,rows,bins,channels], as Gemma 3n makes it.
-  ValueId heard(ValueId x, int64_t number, int64_t in) {
+  ValueId causally_convolved(ValueId x, int64_t number, int64_t in) {
     const Gemma3nAudioConfig& own = *g_.gemma3n;
     const std::string name = fmt::format("audio.convolutions.{}", number);
     const auto [over_time, over_bins] = own.kernels[number];

@@ -68,6 +68,11 @@ Status read_any_shape(const JsonFields& outer, const JsonFields& vision,
                       std::string_view activation, VisionConfig& config);
 // Reads a tower of Pixtral, without what is behind it.
 Status read_pixtral(const JsonFields& vision, VisionConfig& config);
+// Reads what audio encoders of Gemma 3n and 4 have: hidden_size and the number of heads, under this
+// key, and what follows from them. Needs to_rows.
+Status read_usm_widths(const JsonFields& fields, std::string_view heads_key, AudioConfig& audio);
+// Refuses sizes for which the tables of such an encoder would take more than 64 MiB each.
+Status check_usm_tables(const JsonFields& fields, const AudioConfig& audio);
 // Reads a side of a square: a number, or a list of two equal ones.
 Result<int64_t> read_side(const JsonFields& fields, std::string_view key, IntRange range);
 // Reads vision_feature_layer: the states that are features, a number or a list. Negative numbers

@@ -373,7 +373,10 @@ Status read_text_part(const JsonFields& fields, const ModelType& type, ModelConf
     config.numbers[name] = FERRY_TRY(fields.flag_or(flag.key, flag.otherwise)) ? 1 : 0;
   }
   for (const std::string_view key : type.sizes) {
-    config.numbers[std::string(key)] = FERRY_TRY(fields.integer(key, kSizeRange)).value_or(0);
+    // The table of token types has rows. Other sizes may be null, which stands for another member.
+    config.numbers[std::string(key)] = key == kTokenTypes
+                                           ? FERRY_TRY(fields.required(key, kSizeRange))
+                                           : FERRY_TRY(fields.integer(key, kSizeRange)).value_or(0);
   }
   if (type.read != nullptr) FERRY_RETURN_IF_ERROR(type.read(fields, config));
   FERRY_RETURN_IF_ERROR(read_layer_types(fields, type, config));

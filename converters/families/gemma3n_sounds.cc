@@ -20,10 +20,8 @@ namespace {
 constexpr const char* kAudioKey = "audio_config";
 constexpr const char* kKernels = "sscp_conv_kernel_size";
 constexpr const char* kSteps = "sscp_conv_stride_size";
-constexpr const char* kHeads = "conf_num_attention_heads";
 constexpr IntRange kPlaceRange = {0, 1024}, kRowsRange = {1, 1024}, kMelsRange = {1, 1024},
                    kSoftRange = {1, 1 << 16}, kTokenRange = {0, INT32_MAX}, kSideRange = {1, 64};
-constexpr int64_t kMostTable = int64_t{1} << 24;
 constexpr FloatRange kLogitCap = {1e-3, 1e6}, kClipRange = {1e-3, DBL_MAX};
 
 constexpr const char* kOuterDefaults = R"({"audio_soft_tokens_per_image": 188,
@@ -86,29 +84,6 @@ Status read_near_rows(const JsonFields& fields, UsmAudioConfig& out) {
   return {};
 }
 
-Status read_widths(const JsonFields& fields, AudioConfig& audio) {
-  const int64_t width = FERRY_TRY(fields.required("hidden_size", kSizeRange));
-  audio.to_rows->width = width;
-  audio.num_heads = FERRY_TRY(fields.required(kHeads, kHeadRange));
-  audio.intermediate_size = 4 * width;
-  audio.activation = Activation::kSilu;
-  if (width % audio.num_heads != 0) {
-    return fields.bad(kHeads,
-                      fmt::format("is {}, which does not divide {}", audio.num_heads, width));
-  }
-  audio.head_dim = width / audio.num_heads;
-  if (width % 2 == 0) return {};
-  return fields.error(ErrorCode::kUnsupported, "hidden_size",
-                      fmt::format("is {}, an odd number", width));
-}
-
-// A table of sines and cosines has a row for each row that a chunk may attend to.
-Status check_table(const JsonFields& fields, const AudioConfig& audio) {
-  if (audio.usm->context() * audio.to_rows->width <= kMostTable) return {};
-  return fields.bad("hidden_size", fmt::format("is {}: too wide for chunks that attend to {} rows",
-                                               audio.to_rows->width, audio.usm->context()));
-}
-
 // Reads the embedder of a config; `name` is that of its weights.
 Result<TokenRangeConfig> read_range(const JsonFields& fields, const char* name) {
   TokenRangeConfig range;
@@ -135,11 +110,12 @@ Status read_sound(const JsonFields& outer, ModelConfig& config) {
   UsmAudioConfig& usm = audio.usm.emplace();
   Gemma3nAudioConfig& own = usm.gemma3n.emplace();
   usm.clips = false;
-  FERRY_RETURN_IF_ERROR(read_widths(*fields, audio));
+  FERRY_RETURN_IF_ERROR(read_usm_widths(*fields, "conf_num_attention_heads", audio));
+  audio.activation = Activation::kSilu;
   audio.num_layers = FERRY_TRY(fields->required("conf_num_hidden_layers", kLayerRange));
   FERRY_RETURN_IF_ERROR(read_front(*fields, audio));
   FERRY_RETURN_IF_ERROR(read_near_rows(*fields, usm));
-  FERRY_RETURN_IF_ERROR(check_table(*fields, audio));
+  FERRY_RETURN_IF_ERROR(check_usm_tables(*fields, audio));
   usm.time_kernel = FERRY_TRY(fields->required("conf_conv_kernel_size", kConvRange));
   own.reduction = FERRY_TRY(fields->required("conf_reduction_factor", kRowsRange));
   usm.residual = FERRY_TRY(fields->number_or("conf_residual_weight", {-1e6, 1e6}, usm.residual));

@@ -31,19 +31,6 @@ constexpr const char* kAudioDefaults =
         "attention_invalid_logits_value": -1e9, "use_clipped_linears": true,
         "rms_norm_eps": 1e-6, "gradient_clipping": 1e10, "output_proj_dims": 1536})";
 
-Status read_audio_heads(const JsonFields& fields, AudioConfig& audio) {
-  const int64_t width = audio.to_rows->width;
-  audio.num_heads = FERRY_TRY(fields.required("num_attention_heads", kHeadRange));
-  if (width % audio.num_heads != 0) {
-    return fields.bad("num_attention_heads",
-                      fmt::format("is {}, which does not divide {}", audio.num_heads, width));
-  }
-  audio.head_dim = width / audio.num_heads;
-  if (width % 2 == 0) return {};
-  return fields.error(ErrorCode::kUnsupported, "hidden_size",
-                      fmt::format("is {}, an odd number", width));
-}
-
 Status read_channels(const JsonFields& fields, AudioConfig& audio) {
   constexpr const char* kChannels = "subsampling_conv_channels";
   const auto channels = FERRY_TRY(fields.integers(kChannels, {1, 1 << 14}));
@@ -74,13 +61,12 @@ Status read_audio_attention(const JsonFields& fields, UsmAudioConfig& out) {
 
 Status read_audio_encoder(const JsonFields& fields, AudioConfig& audio) {
   UsmAudioConfig& out = audio.usm.emplace();
-  audio.to_rows->width = FERRY_TRY(fields.required("hidden_size", kSizeRange));
+  FERRY_RETURN_IF_ERROR(read_usm_widths(fields, "num_attention_heads", audio));
   audio.num_layers = FERRY_TRY(fields.required("num_hidden_layers", kLayerRange));
-  FERRY_RETURN_IF_ERROR(read_audio_heads(fields, audio));
-  audio.intermediate_size = 4 * audio.to_rows->width;
   audio.activation = FERRY_TRY(read_activation(fields, "hidden_act", "silu"));
   FERRY_RETURN_IF_ERROR(read_channels(fields, audio));
   FERRY_RETURN_IF_ERROR(read_audio_attention(fields, out));
+  FERRY_RETURN_IF_ERROR(check_usm_tables(fields, audio));
   out.time_kernel = FERRY_TRY(fields.required("conv_kernel_size", kConvRange));
   out.residual = FERRY_TRY(fields.number_or("residual_weight", {-1e6, 1e6}, out.residual));
   out.greatest = FERRY_TRY(fields.number_or("gradient_clipping", kGreatestRange, out.greatest));

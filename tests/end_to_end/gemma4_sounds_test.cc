@@ -181,6 +181,7 @@ TEST(Gemma4Sounds, ConfigsThatAreNotObeyedAreRefused) {
       {"/audio_config/hidden_size", 15, 3, "num_attention_heads"},
       {"/audio_config/hidden_size", -8, 3, "hidden_size"},
       {"/audio_config/hidden_size", 1 << 30, 3, "hidden_size"},
+      {"/audio_config/hidden_size", 1 << 24, 3, "too wide for chunks"},
       {"/audio_config/num_hidden_layers", 0, 3, "num_hidden_layers"},
       {"/audio_config/num_attention_heads", 3, 3, "num_attention_heads"},
       {"/audio_config/hidden_act", "mish", 4, "hidden_act"},

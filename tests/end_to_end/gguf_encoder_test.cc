@@ -98,6 +98,24 @@ TEST(GgufEncoder, WhatNoFileCanSayIsRefused) {
 }
 
 // A vector that is not normalised is in the file, but not said by it.
+// Numbers of a config that would divide by zero, or of which a table would have no rows.
+TEST(GgufEncoder, NumbersThatNoModelHasAreRefused) {
+  const std::tuple<const char*, const char*, Json, int, const char*> cases[] = {
+      {"modernbert", "global_attn_every_n_layers", 0, 4, "is no number of layers"},
+      {"modernbert", "global_attn_every_n_layers", 1e30, 4, "is no number of layers"},
+      {"bert", "type_vocab_size", nullptr, 3, "'type_vocab_size' is missing"},
+      {"bert", "type_vocab_size", 0, 3, "type_vocab_size"}};
+  for (const auto& [name, key, value, code, why] : cases) {
+    SCOPED_TRACE(key);
+    const TempDir dir;
+    const std::string source = copy_of(dir, name);
+    Json config = Json::parse(read_bytes(source + "/config.json"));
+    config[key] = value;
+    write_bytes(source + "/config.json", config.dump());
+    expect_refused({"convert", source, "--to", "gguf", "-o", dir / "x.gguf"}, code, why);
+  }
+}
+
 TEST(GgufEncoder, LengthsOfVectorsAreNoted) {
   const TempDir dir;
   const std::string source = copy_of(dir, "xlm_roberta");

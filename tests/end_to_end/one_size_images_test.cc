@@ -27,6 +27,8 @@ const Family kFamilies[] = {{"qwen2_vl", {"--image-size", "40x32"}},
                             {"gemma4", {"--image-size", "32x32"}},
                             {"lfm2_vl", {"--image-size", "24x24"}},
                             {"mistral3", {"--image-size", "40x32"}},
+                            {"mistral3", {"--image-size", "32x8"}},       // one row of blocks
+                            {"llava_pixtral", {"--image-size", "4x32"}},  // one column
                             {"llava_pixtral", {"--image-size", "28x32"}},
                             {"gemma3", {}}};
 

@@ -60,7 +60,10 @@ Status check_modern_bert(const GgufKeysInput& in) {
   }
   const auto config = nlohmann::json::parse(in.config_text, nullptr, false);
   const auto found = config.is_object() ? config.find(kStep) : config.end();
-  const bool stated = found != config.end() && found->is_number_integer();
+  const bool stated = found != config.end() && !found->is_null();
+  if (stated && (!found->is_number_integer() || *found < 1 || *found > INT32_MAX)) {
+    return gguf_cannot_say(in, kStep, "is no number of layers");
+  }
   const int64_t every = stated ? found->get<int64_t>() : kModernBertGlobalEvery;
   for (int64_t i = 0; i < c.num_layers; ++i) {
     const bool full = c.layer_types[static_cast<size_t>(i)] == LayerType::kFullAttention;
