@@ -20,8 +20,8 @@ namespace HWY_NAMESPACE {
 template <class T>
 struct Joined {
   const JoinedProduct& args;
-  Stored<T> first;     // the first piece of this matrix
-  const float* whole;  // this matrix; only the second piece is read
+  Stored<T> first;    // the first piece of this matrix
+  const float* rest;  // the second piece of this matrix
   const float* a;
   float* out;
   size_t begin, end;
@@ -31,10 +31,14 @@ struct Joined {
   Stored<T> from(size_t row, size_t column) const {
     return {first.at + row * first_columns() + column, first.scale, first.zero_point};
   }
-  // Returns the sums over rows [row, row + count) for columns [j, j + width).
-  WeightedSums sums(size_t row, size_t count, size_t j, size_t width) const {
-    return {a + row, args.k, args.m, whole + row * args.n + j, args.n, count,
-            out + j, args.n, width};
+  Stored<float> rest_from(size_t row, size_t column) const {
+    const size_t skipped = args.b.columns ? args.b.count : args.b.count * args.b.rest_stride;
+    return {rest + row * args.b.rest_stride + column - skipped, 1.0f, 0};
+  }
+  // Returns the sums over rows [row, row + count) for columns [j, j + width), whose rows in memory
+  // are `stride` apart.
+  WeightedSums sums(size_t row, size_t count, size_t j, size_t width, size_t stride) const {
+    return {a + row, args.k, args.m, nullptr, stride, count, out + j, args.n, width};
   }
 };
 
@@ -51,14 +55,12 @@ template <class T>
 void few_rows_of_columns(const Joined<T>& x) {
   const size_t split = x.first_columns() < x.end ? x.first_columns() : x.end;
   if (x.begin < split) {
-    WeightedSums sums = x.sums(0, x.args.k, x.begin, split - x.begin);
-    sums.rows_stride = x.first_columns();
-    stream_sums(x.from(0, x.begin), sums);
+    stream_sums(x.from(0, x.begin),
+                x.sums(0, x.args.k, x.begin, split - x.begin, x.first_columns()));
   }
   const size_t j = x.begin < split ? split : x.begin;
   if (j >= x.end) return;
-  const WeightedSums sums = x.sums(0, x.args.k, j, x.end - j);
-  stream_sums(Stored<float>{sums.rows, 1.0f, 0}, sums);
+  stream_sums(x.rest_from(0, j), x.sums(0, x.args.k, j, x.end - j, x.args.b.rest_stride));
 }
 
 template <class T>
@@ -68,12 +70,12 @@ void few_rows(const Joined<T>& x) {
     const size_t width = x.end - x.begin, count = x.args.b.count;
     const size_t split = end < count ? end : count;
     if (begin < split) {
-      stream_sums(x.from(begin, x.begin), x.sums(begin, split - begin, x.begin, width));
+      stream_sums(x.from(begin, x.begin), x.sums(begin, split - begin, x.begin, width, x.args.n));
     }
     const size_t row = begin < count ? count : begin;
     if (row >= end) return;
-    const WeightedSums sums = x.sums(row, end - row, x.begin, width);
-    stream_sums(Stored<float>{sums.rows, 1.0f, 0}, sums);
+    stream_sums(x.rest_from(row, x.begin),
+                x.sums(row, end - row, x.begin, width, x.args.b.rest_stride));
   });
 }
 
@@ -85,8 +87,8 @@ void fill_tile(const Joined<T>& x, size_t row, size_t depth, float* tile) {
     const size_t limit = r < x.first_rows() ? x.first_columns() : 0;
     const size_t first = limit <= x.begin ? 0 : limit - x.begin < width ? limit - x.begin : width;
     if (first > 0) widen_stored(x.from(r, x.begin), first, tile);
-    std::memcpy(tile + first, x.whole + r * x.args.n + x.begin + first,
-                (width - first) * sizeof(float));
+    if (first == width) continue;
+    std::memcpy(tile + first, x.rest_from(r, x.begin + first).at, (width - first) * sizeof(float));
   }
 }
 
@@ -97,9 +99,8 @@ void many_rows(const Joined<T>& x) {
     for (size_t row = begin; row < end; row += kJoinedTileRows) {
       const size_t depth = end - row < kJoinedTileRows ? end - row : kJoinedTileRows;
       fill_tile(x, row, depth, tile);
-      WeightedSums sums = x.sums(row, depth, x.begin, x.end - x.begin);
+      WeightedSums sums = x.sums(row, depth, x.begin, x.end - x.begin, kJoinedTileCols);
       sums.rows = tile;
-      sums.rows_stride = kJoinedTileCols;
       weighted_sums(sums);
     }
   });
@@ -111,7 +112,7 @@ void joined_columns(const JoinedProduct& args, size_t item, size_t begin, size_t
   const Joined<T> x{
       args,
       {static_cast<const T*>(args.b.first) + item * first, args.b.scale, args.b.zero_point},
-      args.b.whole + item * args.k * args.n,
+      args.b.rest + item * args.b.rest_item,
       args.a + item * args.m * args.k,
       args.out + item * args.m * args.n,
       begin,
@@ -147,7 +148,7 @@ Joined<T> joined_part(const JoinedProduct& p, size_t item, size_t begin, size_t 
   const size_t first = p.b.count * (p.b.columns ? p.k : p.n);
   return {p,
           {static_cast<const T*>(p.b.first) + item * first, p.b.scale, p.b.zero_point},
-          p.b.whole + item * p.k * p.n,
+          p.b.rest + item * p.b.rest_item,
           nullptr,
           nullptr,
           begin,
@@ -237,6 +238,126 @@ void attention_task(const AttentionBlock& b) {
   }
 }
 
+// ---- attention of a few rows
+
+// Calls body(begin, end, at) for the columns [begin, end) whose products are needed. Counted over
+// these alone, they are a part of [from, to). The scores of a column lie at `at`.
+template <class Body>
+HWY_INLINE void for_parts(const FewRowsAttention& x, size_t from, size_t to, const Body& body) {
+  const ColumnRange* step = x.seen.steps.ranges;
+  size_t counted = 0, place = 0;  // columns of `fine` and `steps` before these
+  for (const ColumnRange& fine : x.seen.fine.span()) {
+    while (step->end < fine.end) {
+      place += static_cast<size_t>(step->end - step->begin);
+      ++step;
+    }
+    const auto count = static_cast<size_t>(fine.end - fine.begin);
+    const size_t begin = from > counted ? from - counted : 0;
+    const size_t end = to < counted + count ? to < counted ? 0 : to - counted : count;
+    if (begin < end) {
+      const auto first = static_cast<size_t>(fine.begin);
+      const size_t at = place + static_cast<size_t>(fine.begin - step->begin);
+      body(first + begin, first + end, at + begin);
+    }
+    counted += count;
+  }
+}
+
+template <class T>
+HWY_INLINE void add_rows(const Stored<T>& rows, WeightedSums sums) {
+  if constexpr (std::is_same_v<T, float>) {
+    sums.rows = rows.at;
+    weighted_sums(sums);
+  } else {
+    stream_sums(rows, sums);
+  }
+}
+
+// Computes the scores of columns [begin, end) of those whose products are needed.
+template <class T>
+void few_scores(const FewRowsAttention& x, size_t begin, size_t end) {
+  const JoinedProduct keys = x.keys();
+  const float* const query = x.args.query + x.item * x.rows * x.args.dim;
+  for_parts(x, begin, end, [&](size_t c, size_t c_end, size_t at) HWY_ATTR {
+    const Joined<T> part = joined_part<T>(keys, x.item, c, c_end);
+    const size_t count = part.first_columns();
+    const size_t split = c_end < count ? c_end : c > count ? c : count;
+    for (size_t r = 0; r < x.rows; ++r) {
+      std::memset(x.scores + r * x.width + at, 0, (c_end - c) * sizeof(float));
+    }
+    WeightedSums sums{query,      x.args.dim,    x.rows,  nullptr,  count,
+                      x.args.dim, x.scores + at, x.width, split - c};
+    if (c < split) add_rows(part.from(0, c), sums);
+    if (split == c_end) return;
+    sums.rows_stride = x.args.keys.rest_stride;
+    sums.out += split - c;
+    sums.width = c_end - split;
+    add_rows(part.rest_from(0, split), sums);
+  });
+}
+
+// Makes weights of the scores of all rows, in `weights` [rows,width].
+inline void few_weights(const FewRowsAttention& x, float* weights) {
+  for (size_t r = 0; r < x.rows; ++r) {
+    const float* const mask = x.args.mask + r % x.args.tokens * x.args.context;
+    float* const row = weights + r * x.width;
+    float* to = row;
+    for (const ColumnRange& step : x.seen.steps.span()) {
+      const auto count = static_cast<size_t>(step.end - step.begin);
+      std::memcpy(to, mask + step.begin, count * sizeof(float));
+      to += count;
+    }
+    for_parts(x, 0, x.args.context, [&](size_t c, size_t c_end, size_t at) HWY_ATTR {
+      add_f32(x.scores + r * x.width + at, mask + c, row + at, static_cast<int64_t>(c_end - c));
+    });
+    softmax_row_f32(row, row, static_cast<int64_t>(x.width));
+  }
+}
+
+// Computes columns [begin, end) of the result.
+template <class T>
+void few_values(const FewRowsAttention& x, const float* weights, size_t begin, size_t end) {
+  const size_t n = x.args.value_dim, width = end - begin;
+  const JoinedProduct values = x.values();
+  const Joined<T> part = joined_part<T>(values, x.item, begin, end);
+  float* const out = x.args.out + x.item * x.rows * n + begin;
+  for (size_t r = 0; r < x.rows; ++r) std::memset(out + r * n, 0, width * sizeof(float));
+  const size_t count = part.first_rows();
+  for_parts(x, 0, x.args.context, [&](size_t k, size_t k_end, size_t at) HWY_ATTR {
+    const size_t split = k_end < count ? k_end : k > count ? k : count;
+    WeightedSums sums{weights + at, x.width, x.rows, nullptr, n, split - k, out, n, width};
+    if (k < split) add_rows(part.from(k, begin), sums);
+    if (split == k_end) return;
+    sums.weights += split - k;
+    sums.rows_stride = x.args.values.rest_stride;
+    sums.count = k_end - split;
+    add_rows(part.rest_from(split, begin), sums);
+  });
+}
+
+template <class T>
+void few_rows_part(const FewRowsAttention& x, float* weights, size_t begin, size_t end) {
+  if (weights == nullptr) return few_scores<T>(x, begin, end);
+  few_weights(x, weights);
+  few_values<T>(x, weights, begin, end);
+}
+
+// Without memory for weights, computes scores.
+void few_rows_task(const FewRowsAttention& x, float* weights, size_t begin, size_t end) {
+  switch (x.args.keys.dtype) {
+    case DType::kBF16:
+      return few_rows_part<BF16>(x, weights, begin, end);
+    case DType::kF16:
+      return few_rows_part<F16>(x, weights, begin, end);
+    case DType::kU8:
+      return few_rows_part<uint8_t>(x, weights, begin, end);
+    case DType::kU16:
+      return few_rows_part<uint16_t>(x, weights, begin, end);
+    default:
+      return few_rows_part<float>(x, weights, begin, end);
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace ferry::kernels
 HWY_AFTER_NAMESPACE();
@@ -249,11 +370,14 @@ namespace ferry::kernels {
 namespace {
 
 HWY_EXPORT(attention_task);
+HWY_EXPORT(few_rows_task);
 HWY_EXPORT(joined_task);
 
 // The results of a few rows stay in the first cache while the matrix streams by.
 constexpr size_t kPanelValues = 4096;
 constexpr size_t kLeastPanel = 64;
+// Parts of attention of a few rows are multiples of a vector.
+constexpr size_t kLeastPart = 16;
 
 // Returns the columns of a task: adjacent columns, with enough tasks for all threads.
 size_t columns_of_task(const JoinedProduct& args, size_t threads) {
@@ -287,14 +411,39 @@ void joined_bmm_f32(const JoinedProduct& product, ThreadPool& pool) {
   pool.parallel_for(product.batch * parts, std::ref(run));
 }
 
+// Computes scores, then weights and results; every task of the second step makes the weights of its
+// rows, which cost little beside the columns of values that it adds.
+void attention_of_few_rows(const MaskedAttention& a, ThreadPool& pool) {
+  const SeenColumns& seen = a.seen.front();
+  const size_t rows = a.groups * a.tokens;
+  const size_t width = seen.steps.columns();
+  const Scratch scores(a.batch * rows * width);
+  const size_t shares = (2 * pool.size() + a.batch - 1) / a.batch;
+  const auto in_parts = [&](size_t count, bool weigh) {
+    const size_t step = round_up((count + shares - 1) / shares, kLeastPart);
+    const size_t parts = (count + step - 1) / step;
+    const auto run = [&](size_t task) {
+      const size_t item = task / parts, begin = task % parts * step;
+      const Scratch weights(weigh ? rows * width : 0);
+      HWY_DYNAMIC_DISPATCH(few_rows_task)
+      ({a, seen, item, rows, width, scores.data() + item * rows * width}, weights.data(), begin,
+       std::min(count, begin + step));
+    };
+    // std::ref avoids a copy of the task, which would allocate.
+    pool.parallel_for(a.batch * parts, std::ref(run));
+  };
+  in_parts(seen.fine.columns(), false);
+  in_parts(a.value_dim, true);
+}
+
 void masked_attention_f32(const MaskedAttention& a, ThreadPool& pool) {
+  if (a.groups * a.tokens < kJoinedManyRows) return attention_of_few_rows(a, pool);
   const size_t blocks = a.seen.size();
   const auto run = [&](size_t task) {
     const size_t block = task % blocks, head = task / blocks;
     const size_t token = block * SeenMask::kRows;
     const std::span<const ColumnRange> seen = a.seen[block].steps.span();
-    size_t width = 0;
-    for (const ColumnRange& range : seen) width += static_cast<size_t>(range.end - range.begin);
+    const size_t width = a.seen[block].steps.columns();
     const size_t count = std::min<size_t>(SeenMask::kRows, a.tokens - token);
     const Scratch scores(count * width);
     HWY_DYNAMIC_DISPATCH(attention_task)

@@ -18,9 +18,9 @@ namespace HWY_NAMESPACE {
 
 // Accumulators fit the registers beside the loaded values.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_NEON
-constexpr size_t kWeightedSums = 16;
+constexpr size_t kWeightedSums = 16, kDeepRows = 4;
 #else
-constexpr size_t kWeightedSums = 8;
+constexpr size_t kWeightedSums = 8, kDeepRows = 2;
 #endif
 
 // Computes kM rows of sums for kV vectors from column c. With kAhead, later rows are fetched.
@@ -174,6 +174,10 @@ HWY_INLINE void deep_rows(const Stored<T>& rows, const WeightedSums& a, size_t i
 template <size_t kDepth, class T>
 HWY_INLINE void deep_step(const Stored<T>& rows, const WeightedSums& a, size_t j) {
   size_t i = 0;
+  if constexpr (kDeepRows == 4) {
+    for (; i + 4 <= a.m; i += 4) deep_rows<4, kDepth>(rows, a, i, j);
+    if (i + 3 == a.m) return deep_rows<3, kDepth>(rows, a, i, j);
+  }
   for (; i + 2 <= a.m; i += 2) deep_rows<2, kDepth>(rows, a, i, j);
   if (i < a.m) deep_rows<1, kDepth>(rows, a, i, j);
 }

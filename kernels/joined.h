@@ -1,5 +1,5 @@
 // Products with a matrix in two pieces: a cache in its stored dtype, and the new columns or rows
-// after it. A product that reads the cache in place needs no copy of it.
+// after it. A product that reads both in place needs no copy of them.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,9 @@ struct JoinedMatrix {
   int32_t zero_point;  // zero point of codes
   bool columns;        // whether the pieces are joined along the columns
   size_t count;        // columns or rows of `first`
-  const float* whole;  // [batch,k,n]; the part of `first` is not read
+  const float* rest;   // the other columns or rows
+  size_t rest_stride;  // elements from a row of `rest` to the next one
+  size_t rest_item;    // elements from a matrix of `rest` to the next one
 };
 
 // Computes out[batch,m,n] = a[batch,m,k] * b in f32, with the bits of bmm_f32 for the joined
@@ -44,13 +46,14 @@ void joined_bmm_f32(const JoinedProduct& product, ThreadPool& pool);
 
 // Computes bmm for a mat2 whose first part is elsewhere. Arguments: self, mat2 -> out, then
 // `first`, the index of its first element, scale, zero_point, whether columns are joined, their
-// count. All tensors are static, their shapes fit, and all but `first` are f32. Programs cannot
-// contain this operator. Optional arguments: a mask, and its SeenMask, whose fine columns are
-// JoinedProduct::seen.
+// count, and the rest as a tensor; without one it is that part of mat2. All tensors are static,
+// their shapes fit, and all but `first` are f32. Programs cannot contain this operator. Optional
+// arguments: a mask, and its SeenMask, whose fine columns are JoinedProduct::seen.
 Status joined_bmm(const Call& call);
 
-// Attention of many rows: out = softmax(query keys + mask) values, with the bits of joined_bmm_f32,
-// the sum, softmax_row_f32 and joined_bmm_f32. The products keep a few rows of scores in the cache.
+// Attention: out = softmax(query keys + mask) values, with the bits of joined_bmm_f32, the sum,
+// softmax_row_f32 and joined_bmm_f32. Many rows keep a few rows of scores in the cache; fewer
+// than kJoinedManyRows rows of an item read keys and values in place.
 struct MaskedAttention {
   const float* query;   // [batch,groups,tokens,dim]
   JoinedMatrix keys;    // [batch,dim,context], joined along the columns
@@ -81,9 +84,27 @@ struct AttentionBlock {
   size_t query_row() const { return item * args.groups * args.tokens + row; }
 };
 
+// All rows of one item, of which there are few, and the columns that they see. The scores of
+// `seen.steps` lie side by side.
+struct FewRowsAttention {
+  const MaskedAttention& args;
+  const SeenColumns& seen;
+  size_t item;    // of the batch
+  size_t rows;    // groups * tokens
+  size_t width;   // columns of seen.steps
+  float* scores;  // [rows,width]
+
+  JoinedProduct keys() const {
+    return {args.query, args.keys, nullptr, args.batch, rows, args.context, args.dim};
+  }
+  JoinedProduct values() const {
+    return {nullptr, args.values, nullptr, args.batch, rows, args.value_dim, args.context};
+  }
+};
+
 void masked_attention_f32(const MaskedAttention& attention, ThreadPool& pool);
 
-// Computes attention of two calls of joined_bmm. Arguments: the first nine of the product of
+// Computes attention of two calls of joined_bmm. Arguments: the first ten of the product of
 // queries and keys, those of the product of weights and values, the mask, its SeenMask. The
 // results of the first product serve as memory if `out` lies over the queries, keys or mask.
 // Programs cannot contain this operator.

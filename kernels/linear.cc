@@ -171,20 +171,33 @@ Status addmm(const Call& call) {
 
 namespace {
 
-constexpr size_t kJoinedArgs = 9;
+constexpr size_t kJoinedArgs = 10;
 
 size_t size_of(const Tensor& of, int dim) { return static_cast<size_t>(of.size(dim)); }
 
 // Reads the matrix of the arguments of joined_bmm that begin at `at`.
 JoinedMatrix joined_matrix(const Call& call, size_t at) {
+  const Tensor& whole = tensor(call, at + 1);
   const Tensor& first = tensor(call, at + 3);
-  return {first.dtype,
-          first.data + integer(call, at + 4) * first.element_bytes(),
-          static_cast<float>(number(call, at + 5).real),
-          static_cast<int32_t>(integer(call, at + 6)),
-          boolean(call, at + 7),
-          static_cast<size_t>(integer(call, at + 8)),
-          tensor(call, at + 1).as<float>()};
+  const Tensor* rest = call.args[at + 9]->tensor;
+  JoinedMatrix out{first.dtype,
+                   first.data + integer(call, at + 4) * first.element_bytes(),
+                   static_cast<float>(number(call, at + 5).real),
+                   static_cast<int32_t>(integer(call, at + 6)),
+                   boolean(call, at + 7),
+                   static_cast<size_t>(integer(call, at + 8)),
+                   nullptr,
+                   size_of(whole, 2),
+                   size_of(whole, 1) * size_of(whole, 2)};
+  const size_t before = out.columns ? out.count : out.count * out.rest_stride;
+  if (rest == nullptr) {
+    out.rest = whole.as<float>() + before;
+    return out;
+  }
+  out.rest = rest->as<float>();
+  out.rest_item = static_cast<size_t>(rest->numel) / size_of(whole, 0);
+  if (out.columns) out.rest_stride -= out.count;
+  return out;
 }
 
 bool overlap(const Tensor& a, const Tensor& b) {
@@ -215,7 +228,9 @@ Status masked_attention(const Call& call) {
   const Tensor& mask = tensor(call, kMask);
   Tensor& out = tensor(call, kValues + 2);
   const int64_t tokens = mask.size(mask.rank() - 2), context = mask.sizes.back();
-  const bool moves = overlap(out, query) || overlap(out, keys) || overlap(out, mask);
+  const Tensor* new_keys = call.args[kValues - 1]->tensor;
+  const bool moves = overlap(out, query) || overlap(out, keys) || overlap(out, mask) ||
+                     (new_keys != nullptr && overlap(out, *new_keys));
   float* result = moves ? tensor(call, 2).as<float>() : out.as<float>();
   const auto count = static_cast<size_t>(tokens);
   masked_attention_f32(

@@ -81,6 +81,12 @@ void add_seen(const float* scores, const float* mask, float* out, const SeenColu
 
 }  // namespace
 
+size_t ColumnRanges::columns() const {
+  int64_t n = 0;
+  for (const ColumnRange& range : span()) n += range.end - range.begin;
+  return static_cast<size_t>(n);
+}
+
 bool ColumnRanges::add(int64_t begin, int64_t end) {
   const bool follows = count > 0 && ranges[count - 1].end >= begin;
   if (!follows && count < kMost) {

@@ -25,6 +25,8 @@ struct ColumnRanges {
   ColumnRange ranges[kMost] = {};
 
   std::span<const ColumnRange> span() const { return {ranges, count}; }
+  // Returns the number of columns of all ranges.
+  size_t columns() const;
   // Adds columns behind all others. With kMost ranges the last one becomes longer instead, and the
   // result is false: the ranges then have columns that were not added.
   bool add(int64_t begin, int64_t end);

@@ -22,8 +22,8 @@ constexpr kernels::Kernel kSeenAdd = {Add::kName, kernels::seen_add, 0,
                                       kernels::Kernel::Memory::kInPlace};
 constexpr kernels::Kernel kSeenSoftmax = {Softmax::kName, kernels::seen_softmax};
 constexpr kernels::Kernel kAttention = {Bmm::kName, kernels::masked_attention};
-// Arguments of joined_bmm: the cache, and whether it is joined along the columns.
-constexpr size_t kFirst = Bmm::kOut + 1, kColumns = Bmm::kOut + 5;
+// Arguments of joined_bmm: the cache, whether it is joined along the columns, what follows it.
+constexpr size_t kFirst = Bmm::kOut + 1, kColumns = Bmm::kOut + 5, kRest = Bmm::kOut + 7;
 
 // The steps of one attention: softmax(query keys + mask) values.
 struct MaskedAttention {
@@ -167,8 +167,8 @@ class HiddenColumns {
     append(step, extra);
   }
 
-  // Returns whether the second product may compute the whole attention: the rows are many, and the
-  // queries, the keys, the mask and the memory of scores stay untouched until then.
+  // Returns whether the second product may compute the whole attention: the queries, the keys, the
+  // mask and the memory of scores stay untouched until then.
   bool fits_one_step(const MaskedAttention& a) const {
     const Step& scores = state_.steps[a.scores];
     const Step& product = state_.steps[a.product];
@@ -178,17 +178,17 @@ class HiddenColumns {
     const Tensor& memory = *scores.args[Bmm::kOut]->tensor;
     const Tensor& weights = *product.args[Bmm::kSelf]->tensor;
     const Tensor& mask = *mask_of(a)->tensor;
+    const Tensor* rest = scores.args[kRest]->tensor;
     if (weights.size(0) != query.size(0) || weights.size(1) != query.size(1) ||
         query.size(1) % mask.size(mask.rank() - 2) != 0 ||
-        query.size(1) < static_cast<int64_t>(kernels::kJoinedManyRows) ||
         scores.args[kFirst]->tensor->dtype != product.args[kFirst]->tensor->dtype ||
         memory.bytes() < out.bytes()) {
       return false;
     }
     for (size_t i = a.scores + 1; i < a.product; ++i) {
       if (i == a.add || i == a.softmax) continue;
-      for (const Tensor* kept : {&query, &keys, &mask, &memory}) {
-        if (uses_.writes(i, i + 1, *kept)) return false;
+      for (const Tensor* kept : {&query, &keys, &mask, &memory, rest}) {
+        if (kept != nullptr && uses_.writes(i, i + 1, *kept)) return false;
       }
     }
     return true;

@@ -34,6 +34,7 @@ struct Join {
   std::vector<size_t> products = {};
   bool columns = false;
   int64_t count = 0;
+  Tensor* rest = nullptr;  // what follows the cache, if the products can read it in place
 };
 
 bool is_stored_float(DType dtype) {
@@ -170,7 +171,24 @@ class Joiner {
     if (!source) return std::nullopt;
     Join join{*source, cat};
     if (!find_products(step, join) || !in_one_go(join)) return std::nullopt;
+    if (parts.size() == 2 && can_stay(*parts[1], join)) join.rest = parts[1]->tensor;
     return join;
+  }
+
+  // Returns whether products can read the second part of a cat in its own memory: it has the shape
+  // that cat asks for, and nothing writes to it before the last product is done.
+  bool can_stay(const Value& part, const Join& join) const {
+    const Step& cat = state_.steps[join.cat];
+    const Tensor& whole = *cat.args[pte::ops::Cat::kOut]->tensor;
+    const int64_t dim = cat.args[pte::ops::Cat::kDim]->integer;
+    const int at = static_cast<int>(dim < 0 ? dim + whole.rank() : dim);
+    kernels::Dims sizes = whole.sizes;
+    sizes[at] -= join.count;
+    const size_t last = *std::ranges::max_element(join.products);
+    return is_plain(*part.tensor) && part.tensor->dtype == DType::kF32 &&
+           part.tensor->sizes == sizes && uses_.writers(&part).size() == 1 &&
+           uses_.writers(&part).front() < join.cat &&
+           !uses_.writes(join.cat + 1, last + 1, *part.tensor);
   }
 
   bool is_joinable(const Tensor& first, const Value& out) const {
@@ -267,18 +285,22 @@ class Joiner {
     for (size_t value : join.source.values) values.push_back(static_cast<int32_t>(value));
     Step& cat = changed(join.cat);
     cat.kernel = &kCatRest;
+    if (join.rest != nullptr) cat.kind = Step::Kind::kNothing;
     values.push_back(cat.args[pte::ops::Cat::kOut]->id);
     for (size_t reader : uses_.readers(cat.args[pte::ops::Cat::kOut])) {
       for (int32_t view : state_.written[reader]) {
         if (uses_.is(reader, pte::ops::View::kName)) values.push_back(view);
       }
     }
-    Value* extra[] = {made({.kind = Value::Kind::kTensor, .tensor = join.source.input}),
-                      made_integer(join.source.offset),
-                      made({.kind = Value::Kind::kDouble, .real = join.source.scale}),
-                      made_integer(join.source.zero_point),
-                      made({.kind = Value::Kind::kBool, .boolean = join.columns}),
-                      made_integer(join.count)};
+    Value* extra[] = {
+        made({.kind = Value::Kind::kTensor, .tensor = join.source.input}),
+        made_integer(join.source.offset),
+        made({.kind = Value::Kind::kDouble, .real = join.source.scale}),
+        made_integer(join.source.zero_point),
+        made({.kind = Value::Kind::kBool, .boolean = join.columns}),
+        made_integer(join.count),
+        made({.kind = join.rest == nullptr ? Value::Kind::kNone : Value::Kind::kTensor,
+              .tensor = join.rest})};
     for (size_t at : join.products) {
       Step& step = changed(at);
       step.kernel = &kJoinedBmm;
@@ -288,6 +310,7 @@ class Joiner {
       args.insert(args.end(), std::begin(extra), std::end(extra));
       auto& inputs = state_.joined.inputs.emplace_back(step.inputs.begin(), step.inputs.end());
       inputs.push_back(join.source.input);
+      if (join.rest != nullptr) inputs.push_back(join.rest);
       step.args = args;
       step.inputs = inputs;
     }

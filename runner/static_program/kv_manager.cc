@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "core/checked.h"
 #include "runner/static_program/attention_mask.h"
@@ -38,13 +39,15 @@ void encode_anew(const std::byte* from, const Encoding& old_encoding, std::byte*
 }  // namespace
 
 Result<KvManager> KvManager::make(DType dtype, const std::vector<CacheTensor>& tensors, int64_t cl,
-                                  std::span<const int64_t> ar_lengths, MemoryBudget& budget) {
+                                  std::span<const int64_t> ar_lengths, MemoryBudget& budget,
+                                  ThreadPool* pool) {
   if (!is_cache_dtype(dtype)) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("KV caches of {}; supported are f32, f16, bf16, u16 and u8",
                             dtype_name(dtype)));
   }
   KvManager manager;
+  manager.pool_ = pool;
   manager.dtype_ = dtype;
   manager.element_ = static_cast<size_t>(dtype_bytes(dtype));
   manager.cl_ = cl;
@@ -66,6 +69,18 @@ Result<KvManager> KvManager::make(DType dtype, const std::vector<CacheTensor>& t
     if (cache.zero != 0) manager.zero(cache, 0, end);
   }
   return manager;
+}
+
+// Calls body(cache, index) for each cache, which share no memory.
+template <class Body>
+void KvManager::for_each_cache(const Body& body) {
+  const auto run = [&](size_t i) { body(caches_[i], i); };
+  if (pool_ != nullptr) {
+    // std::ref avoids a copy of the body, which would allocate.
+    pool_->parallel_for(caches_.size(), std::ref(run));
+  } else {
+    for (size_t i = 0; i < caches_.size(); ++i) run(i);
+  }
 }
 
 size_t KvManager::column_bytes(const Cache& cache) const { return index(cache.unit()) * element_; }
@@ -116,7 +131,7 @@ Status KvManager::rearrange(int64_t ar) {
                             cl_ - ar, ar));
   }
   if (ar == ar_) return {};
-  for (const Cache& cache : caches_) move_rows(cache, cl_ - ar_, cl_ - ar);
+  for_each_cache([&](const Cache& cache, size_t) { move_rows(cache, cl_ - ar_, cl_ - ar); });
   ar_ = ar;
   return {};
 }
@@ -167,7 +182,7 @@ Status KvManager::update(std::span<const NewColumns> columns, int64_t n_update,
                             "are cached",
                             n_update, tokens, length_, cl_ - ar_));
   }
-  for (size_t i = 0; i < caches_.size(); ++i) append(caches_[i], columns[i], tokens);
+  for_each_cache([&](const Cache& cache, size_t i) { append(cache, columns[i], tokens); });
   length_ += n_update;
   return {};
 }

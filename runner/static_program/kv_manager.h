@@ -12,6 +12,7 @@
 #include "core/dtype.h"
 #include "core/encoding.h"
 #include "core/result.h"
+#include "core/thread_pool.h"
 #include "runner/memory.h"
 
 namespace ferry::runner {
@@ -38,8 +39,10 @@ class KvManager {
  public:
   // Makes caches for methods of these numbers of tokens; the first one is active. kUnsupported for
   // dtypes other than f32, f16, bf16, u16 and u8; kIo for more memory than `budget` has.
+  // `pool`, if there is one, copies the columns of several caches at a time and must outlive them.
   static Result<KvManager> make(DType dtype, const std::vector<CacheTensor>& tensors, int64_t cl,
-                                std::span<const int64_t> ar_lengths, MemoryBudget& budget);
+                                std::span<const int64_t> ar_lengths, MemoryBudget& budget,
+                                ThreadPool* pool = nullptr);
 
   int64_t length() const { return length_; }
   int64_t call_length() const { return ar_; }
@@ -75,6 +78,8 @@ class KvManager {
   KvManager() = default;
 
   std::byte* at(const Cache& cache) { return memory_.data() + cache.offset; }
+  template <class Body>
+  void for_each_cache(const Body& body);
   float number(const Cache& cache, size_t element) const;
   size_t column_bytes(const Cache& cache) const;
   void move_rows(const Cache& cache, int64_t from, int64_t to);
@@ -89,6 +94,7 @@ class KvManager {
   int64_t cl_ = 0, ar_ = 0, length_ = 0;
   std::vector<Cache> caches_;
   Arena memory_;
+  ThreadPool* pool_ = nullptr;
   // The columns of a call that update() copies, as runs of adjacent columns.
   struct Run {
     int64_t begin = 0, count = 0;

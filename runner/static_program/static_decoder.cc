@@ -286,6 +286,7 @@ Result<StaticDecoder> StaticDecoder::load(const packer::Bundle& bundle, ThreadPo
   Programs programs = FERRY_TRY(load_programs(bundle, pool, options, budget));
   std::vector<TokenEmbedder*> embedders;
   StaticMethods methods;
+  methods.pool = &pool;
   methods.window = constant_of(bundle, kSlidingWindowMethod);
   const std::optional<int64_t> two_way = constant_of(bundle, kTwoWayImagesMethod);
   methods.two_way_in_windows = two_way == kTwoWayInWindows;

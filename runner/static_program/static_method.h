@@ -37,6 +37,7 @@ class StaticMethod {
 struct StaticMethods {
   std::unique_ptr<StaticMethod> kv;
   std::unique_ptr<StaticMethod> prefill;  // nullptr if there is none
+  ThreadPool* pool = nullptr;             // copies caches, if there is one; must outlive them
   std::optional<int64_t> window;          // positions of a sliding window
   bool two_way_images = false;            // whether the rows of an image attend to each other
   bool two_way_in_windows = false;        // and only in layers with windows

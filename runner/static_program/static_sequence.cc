@@ -23,10 +23,10 @@ Result<AttentionMask> make_mask(const packer::ManifestPort& port, const StaticPo
 
 // Makes the caches of methods with `ports`, for calls of these lengths.
 Result<KvManager> make_manager(const StaticPorts& ports, std::span<const int64_t> lengths,
-                               MemoryBudget& budget) {
+                               MemoryBudget& budget, ThreadPool* pool) {
   std::vector<CacheTensor> tensors;
   for (const StaticPorts::Cache& cache : ports.caches) tensors.push_back(cache.tensor);
-  return KvManager::make(ports.cache_dtype, tensors, ports.cl, lengths, budget);
+  return KvManager::make(ports.cache_dtype, tensors, ports.cl, lengths, budget, pool);
 }
 
 void decode(DType dtype, const Encoding& encoding, const std::byte* codes, std::span<float> out) {
@@ -91,7 +91,7 @@ Result<StaticSequence> StaticSequence::make(StaticMethods methods, const DecodeO
     }
   }
   FERRY_RETURN_IF_ERROR(out.set_mode(options, file));
-  FERRY_RETURN_IF_ERROR(out.make_caches(budget));
+  FERRY_RETURN_IF_ERROR(out.make_caches(budget, methods.pool));
   return out;
 }
 
@@ -124,15 +124,15 @@ Status StaticSequence::set_mode(const DecodeOptions& options, const std::string&
   return {};
 }
 
-Status StaticSequence::make_caches(MemoryBudget& budget) {
+Status StaticSequence::make_caches(MemoryBudget& budget, ThreadPool* pool) {
   // Mode kv calls prefill_forward for images alone, and only where their rows attend to each other.
   const bool prefills = prefill_ && (mode_ != DecodeMode::kKv || two_way_images_);
   const bool apart = prefills && !same_encodings(kv_.ports, prefill_->ports);
   const int64_t lengths[] = {kv_.ports.ar, prefills && !apart ? prefill_->ports.ar : kv_.ports.ar};
-  caches_ = FERRY_TRY(make_manager(kv_.ports, lengths, budget));
+  caches_ = FERRY_TRY(make_manager(kv_.ports, lengths, budget, pool));
   if (apart) {
     const int64_t length[] = {prefill_->ports.ar};
-    prefill_caches_ = FERRY_TRY(make_manager(prefill_->ports, length, budget));
+    prefill_caches_ = FERRY_TRY(make_manager(prefill_->ports, length, budget, pool));
   }
   for (const StaticPorts::State& state : kv_.ports.states) {
     FERRY_RETURN_IF_ERROR(budget.take(state.bytes));

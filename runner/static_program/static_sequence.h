@@ -110,7 +110,7 @@ class StaticSequence {
                                 std::optional<int64_t> window, MemoryBudget& budget,
                                 const std::string& file);
   Status set_mode(const DecodeOptions& options, const std::string& file);
-  Status make_caches(MemoryBudget& budget);
+  Status make_caches(MemoryBudget& budget, ThreadPool* pool);
   KvManager& caches_of(const Call& call);
   void connect(Call& call);
 

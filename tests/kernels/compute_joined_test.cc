@@ -22,7 +22,7 @@ struct Case {
 // A matrix in two pieces, and as one.
 struct Pieces {
   std::vector<char> first;
-  std::vector<float> joined, whole;
+  std::vector<float> joined, whole, rest;
 };
 
 std::vector<float> as_stored(DType dtype, std::vector<char>& stored, size_t n) {
@@ -56,8 +56,31 @@ Pieces pieces_of(const Case& c, DType dtype) {
       std::copy_n(first.data() + from, columns, pieces.joined.data() + to);
       std::fill_n(pieces.whole.data() + to, columns, kNan);  // kernels must not read these
     }
+    for (int64_t row = c.columns ? 0 : c.count; row < c.k; ++row) {
+      const float* const from = pieces.joined.data() + (item * c.k + row) * c.n;
+      pieces.rest.insert(pieces.rest.end(), from + (c.columns ? c.count : 0), from + c.n);
+    }
   }
   return pieces;
+}
+
+// The two pieces with the second one as a part of the whole matrix, or by itself.
+JoinedMatrix matrix_of(const Case& c, DType dtype, const Pieces& pieces, bool whole) {
+  JoinedMatrix b{.dtype = dtype,
+                 .first = pieces.first.data(),
+                 .scale = kScale,
+                 .zero_point = kZeroPoint,
+                 .columns = c.columns,
+                 .count = size_t(c.count),
+                 .rest = pieces.rest.data(),
+                 .rest_stride = size_t(c.columns ? c.n - c.count : c.n),
+                 .rest_item = pieces.rest.size() / size_t(c.batch)};
+  if (whole) {
+    b.rest = pieces.whole.data() + (c.columns ? c.count : c.count * c.n);
+    b.rest_stride = size_t(c.n);
+    b.rest_item = size_t(c.k * c.n);
+  }
+  return b;
 }
 
 TEST(JoinedBmm, HasTheBitsOfTheJoinedMatrix) {
@@ -76,18 +99,85 @@ TEST(JoinedBmm, HasTheBitsOfTheJoinedMatrix) {
         ThreadPool one(1);
         std::vector<float> expected(static_cast<size_t>(c.batch * c.m * c.n));
         bmm_f32(a.data(), pieces.joined.data(), expected.data(), c.batch, c.m, c.n, c.k, one);
-        const JoinedMatrix b = {dtype,           pieces.first.data(), kScale, kZeroPoint, c.columns,
-                                size_t(c.count), pieces.whole.data()};
-        const auto joined = [&](ThreadPool& pool) {
+        for (const bool whole : {false, true}) {
+          const JoinedMatrix b = matrix_of(c, dtype, pieces, whole);
+          const auto joined = [&](ThreadPool& pool) {
+            std::vector<float> out(expected.size(), kNan);
+            joined_bmm_f32(
+                {a.data(), b, out.data(), size_t(c.batch), size_t(c.m), size_t(c.n), size_t(c.k)},
+                pool);
+            return out;
+          };
+          expect_same_with_any_pool(joined);
+          EXPECT_EQ(
+              std::memcmp(joined(one).data(), expected.data(), expected.size() * sizeof(float)), 0);
+        }
+      });
+    }
+  }
+}
+
+// Attention of a few rows, and of many, against its steps with whole matrices.
+TEST(MaskedAttention, HasTheBitsOfItsSteps) {
+  struct Shape {
+    int64_t batch, groups, tokens, dim, value_dim, context, length;  // length: cached columns shown
+  };
+  const Shape shapes[] = {{3, 3, 1, 64, 64, 500, 130},
+                          {1, 1, 1, 7, 5, 70, 0},
+                          {2, 4, 4, 16, 24, 300, 250},
+                          {8, 1, 3, 32, 33, 129, 65},
+                          {2, 3, 7, 20, 16, 200, 77}};
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kU8}) {
+    SCOPED_TRACE(dtype_name(dtype));
+    for (const Shape& s : shapes) {
+      const int64_t rows = s.groups * s.tokens, count = s.context - s.tokens;
+      SCOPED_TRACE(testing::Message() << rows << " rows, context " << s.context);
+      const Case key_case{s.batch, rows, s.context, s.dim, count, true};
+      const Case value_case{s.batch, rows, s.value_dim, s.context, count, false};
+      const Pieces keys = pieces_of(key_case, dtype), values = pieces_of(value_case, dtype);
+      const auto query = random_values(static_cast<size_t>(s.batch * rows * s.dim), 7);
+      std::vector<float> mask(static_cast<size_t>(s.tokens * s.context), -65504.0f);
+      for (int64_t t = 0; t < s.tokens; ++t) {
+        float* const row = mask.data() + t * s.context;
+        std::fill_n(row, s.length, 0.0f);
+        std::fill_n(row + count, t + 1, 0.0f);
+      }
+      on_every_target([&] {
+        ThreadPool one(1);
+        std::vector<float> scores(static_cast<size_t>(s.batch * rows * s.context));
+        bmm_f32(query.data(), keys.joined.data(), scores.data(), s.batch, rows, s.context, s.dim,
+                one);
+        for (int64_t r = 0; r < s.batch * rows; ++r) {
+          float* const row = scores.data() + r * s.context;
+          add_f32(row, mask.data() + r % s.tokens * s.context, row, s.context);
+          softmax_row_f32(row, row, s.context);
+        }
+        std::vector<float> expected(static_cast<size_t>(s.batch * rows * s.value_dim));
+        bmm_f32(scores.data(), values.joined.data(), expected.data(), s.batch, rows, s.value_dim,
+                s.context, one);
+        std::vector<SeenColumns> seen(1);
+        seen[0].find(mask.data(), s.tokens, s.context);
+        const auto attention = [&](ThreadPool& pool) {
           std::vector<float> out(expected.size(), kNan);
-          joined_bmm_f32(
-              {a.data(), b, out.data(), size_t(c.batch), size_t(c.m), size_t(c.n), size_t(c.k)},
-              pool);
+          masked_attention_f32({.query = query.data(),
+                                .keys = matrix_of(key_case, dtype, keys, false),
+                                .values = matrix_of(value_case, dtype, values, false),
+                                .mask = mask.data(),
+                                .seen = seen,
+                                .out = out.data(),
+                                .batch = size_t(s.batch),
+                                .groups = size_t(s.groups),
+                                .tokens = size_t(s.tokens),
+                                .dim = size_t(s.dim),
+                                .value_dim = size_t(s.value_dim),
+                                .context = size_t(s.context)},
+                               pool);
           return out;
         };
-        expect_same_with_any_pool(joined);
-        EXPECT_EQ(std::memcmp(joined(one).data(), expected.data(), expected.size() * sizeof(float)),
-                  0);
+        expect_same_with_any_pool(attention);
+        EXPECT_EQ(
+            std::memcmp(attention(one).data(), expected.data(), expected.size() * sizeof(float)),
+            0);
       });
     }
   }
