@@ -70,10 +70,15 @@ HWY_INLINE void block_tile(const LinearArgs& args, const Block& b) {
   }
   T out[round_up(kCount, kMaxLanes)];
   finish(acc, out);
-  const size_t cols = args.n - b.j < kTileCols ? args.n - b.j : kTileCols;
-  for (size_t i = 0; i < kM; ++i) {
-    std::memcpy(static_cast<T*>(args.out) + (b.i + i) * args.n + b.j, out + i * kTileCols,
-                cols * sizeof(T));
+  T* to = static_cast<T*>(args.out) + b.i * args.n + b.j;
+  const size_t cols = args.n - b.j;
+  for (size_t i = 0; i < kM; ++i, to += args.n) {
+    // GCC copies a length that it does not know by an instruction that is slow to start.
+    if (cols >= kTileCols) {
+      std::memcpy(to, out + i * kTileCols, kTileCols * sizeof(T));
+    } else {
+      for (size_t j = 0; j < cols; ++j) to[j] = out[i * kTileCols + j];
+    }
   }
 }
 

@@ -95,6 +95,18 @@ HWY_INLINE void clear(VF32 (&acc)[kCount]) {
 // constant before it optimises loops.
 template <size_t kFrom, size_t kCount>
 HWY_INLINE void sum_lanes(const VF32 (&acc)[kCount], float* sums) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  if constexpr (kFrom + 16 <= kCount) {
+    const auto lanes = [&](auto at) HWY_ATTR {
+      constexpr size_t i = kFrom + decltype(at)::value;
+      return fold_lanes(acc[i], acc[i + 1], acc[i + 2], acc[i + 3]);
+    };
+    sum16(lanes(std::integral_constant<size_t, 0>()), lanes(std::integral_constant<size_t, 4>()),
+          lanes(std::integral_constant<size_t, 8>()), lanes(std::integral_constant<size_t, 12>()),
+          sums + kFrom);
+    return sum_lanes<kFrom + 16>(acc, sums);
+  }
+#endif
   if constexpr (kFrom < kCount) {
     constexpr size_t k1 = kFrom + 1 < kCount ? kFrom + 1 : kFrom;
     constexpr size_t k2 = kFrom + 2 < kCount ? kFrom + 2 : kFrom;
