@@ -28,6 +28,8 @@ namespace {
 constexpr size_t kLanes = 32;  // bf16 values of a vector
 // The tile of accumulators fits the registers. Its rows of x stay in the first cache.
 constexpr size_t kRows = 6, kColumns = 4;
+// Up to this many rows read w from one end to the other.
+constexpr size_t kFewRows = 16;
 // Rows of w that stay in the second cache, at most. Tiles that follow each other write the same
 // lines of out: rows of out that are a power of two apart share places of the caches.
 constexpr size_t kBlockBytes = size_t{1} << 18;
@@ -160,9 +162,11 @@ void tile(const Bf16Product& p, size_t i, size_t j, size_t apart, size_t ahead) 
   }
   uint16_t* out = p.out + i * p.n + j;
   if constexpr (kN == kColumns && kM == kRows) {
-    store_rows(rounded(sixteen_sums<0, 1, 2, 3>(sums)), out, p.n, 4);
-    store_rows(rounded(sixteen_sums<4, 5, 4, 5>(sums)), out + 4 * p.n, p.n, 2);
-    return;
+    if (apart == 1) {
+      store_rows(rounded(sixteen_sums<0, 1, 2, 3>(sums)), out, p.n, 4);
+      store_rows(rounded(sixteen_sums<4, 5, 4, 5>(sums)), out + 4 * p.n, p.n, 2);
+      return;
+    }
   }
 #pragma GCC unroll 8
   for (size_t r = 0; r < kM; ++r, out += p.n) {
@@ -176,36 +180,46 @@ void tile(const Bf16Product& p, size_t i, size_t j, size_t apart, size_t ahead) 
   }
 }
 
-template <size_t kM>
-void columns_of_rows(const Bf16Product& p, size_t i, size_t j, size_t end) {
-  for (; j + kColumns <= end; j += kColumns) tile<kM, kColumns>(p, i, j, 1, 0);
-  for (; j < end; ++j) tile<kM, 1>(p, i, j, 1, 0);
+// Computes tile() for `rows` rows, at most kRows.
+template <size_t kN, size_t kM = kRows>
+void tile_of(size_t rows, const Bf16Product& p, size_t i, size_t j, size_t apart, size_t ahead) {
+  if constexpr (kM > 1) {
+    if (rows < kM) return tile_of<kN, kM - 1>(rows, p, i, j, apart, ahead);
+  }
+  tile<kM, kN>(p, i, j, apart, ahead);
+}
+
+void columns_of_rows(const Bf16Product& p, size_t rows, size_t i, size_t j, size_t end) {
+  for (; j + kColumns <= end; j += kColumns) tile_of<kColumns>(rows, p, i, j, 1, 0);
+  for (; j < end; ++j) tile_of<1>(rows, p, i, j, 1, 0);
 }
 
 // A few rows read w once, at the speed of memory: as several streams, each of which continues
 // without a gap from one row of w to the next.
 void few_rows(const Bf16Product& p, size_t begin, size_t end) {
   const size_t band = (end - begin) / kColumns, ahead = fetch_ahead().band;
+  const size_t tiles = (p.m + kRows - 1) / kRows, rows = (p.m + tiles - 1) / tiles;
+  const auto rows_from = [&](size_t i) { return p.m - i < rows ? p.m - i : rows; };
   for (size_t j = begin; j < begin + band; ++j) {
-    tile<1, kColumns>(p, 0, j, band, ahead);
-    for (size_t i = 1; i < p.m; ++i) tile<1, kColumns>(p, i, j, band, 0);
+    tile_of<kColumns>(rows, p, 0, j, band, ahead);
+    for (size_t i = rows; i < p.m; i += rows) tile_of<kColumns>(rows_from(i), p, i, j, band, 0);
   }
   for (size_t j = begin + band * kColumns; j < end; ++j) {
-    for (size_t i = 0; i < p.m; ++i) tile<1, 1>(p, i, j, 1, 0);
+    for (size_t i = 0; i < p.m; i += rows) tile_of<1>(rows_from(i), p, i, j, 1, 0);
   }
 }
 
 }  // namespace
 
 void bf16_columns_avx512(const Bf16Product& p, size_t begin, size_t end) {
-  if (p.m < kRows) return few_rows(p, begin, end);
+  if (p.m <= kFewRows) return few_rows(p, begin, end);
   const size_t fit = kBlockBytes / (p.k * sizeof(uint16_t)) / kColumns * kColumns;
   const size_t block = fit < kColumns ? kColumns : fit;
   for (size_t j = begin; j < end; j += block) {
     const size_t j_end = j + block < end ? j + block : end;
-    size_t i = 0;
-    for (; i + kRows <= p.m; i += kRows) columns_of_rows<kRows>(p, i, j, j_end);
-    for (; i < p.m; ++i) columns_of_rows<1>(p, i, j, j_end);
+    for (size_t i = 0; i < p.m; i += kRows) {
+      columns_of_rows(p, p.m - i < kRows ? p.m - i : kRows, i, j, j_end);
+    }
   }
 }
 
