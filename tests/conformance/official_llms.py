@@ -140,7 +140,7 @@ def own_sink(promise, runtime, name, xnnpack):
     folder = promise.folder / str(promise.count)
     folder.mkdir()
     llm_models.save(name, folder, promise.seed)
-    path = llm_models.export(name, folder, xnnpack, {"use_attention_sink": "4,12"}, {})
+    path = llm_models.export(name, folder, xnnpack, {"use_attention_sink": "4,12"}, {}, call=12)
     convert(folder / "checkpoint", folder / "bundle", "--dtype", "f32", "--attention-sink", "4,12")
     tokens = runtime(official_tokens, str(path), SINK_NEW)
     ids, worst = PROMPT + tokens, 0
