@@ -251,6 +251,10 @@ TEST(AttentionSink, TheManifestStatesIt) {
   EXPECT_EQ(manifest["model"]["context_length"], 20);
   EXPECT_EQ(manifest["model"]["prefill_length"], 8);
   EXPECT_EQ(Loaded(bundle).decoder->capacity(), 2147483647);
+  ASSERT_EQ(run_ferry({"card", bundle, "-o", dir / "card"}).code, 0);
+  EXPECT_NE(read_bytes(dir / "card/README.md")
+                .find("the first 4 and the last 8 tokens, at most 8 in one call"),
+            std::string::npos);
 }
 
 // Before the window is full the model is that of the checkpoint; no reference is longer.
