@@ -155,6 +155,27 @@ def own_sink(promise, runtime, name, xnnpack):
     return f"logits within {worst:.1e} over {len(ids)} tokens"
 
 
+def sink_in_runner(promise, runtime):
+    """ExecuTorch's TextLLMRunner goes on as long as it is asked to, with the tokens of ferry run; the prompt is longer than the caches."""
+    folder = promise.folder / str(promise.count)
+    folder.mkdir()
+    llm_models.save("llama3_2", folder, promise.seed)
+    checkpoint = folder / "checkpoint"
+    (checkpoint / "tokenizer.json").write_text(official.tokenizer_of_ids(96))
+    options = ("--dtype", "f32", "--attention-sink", "4,12", "--layout", "one-program", "--overwrite")
+    ids = [(7 * i * i + 13 * i + 5) % 96 for i in range(40)]
+    run = Ferry("run", convert(checkpoint, folder / "bundle", *options), "--tokens", ",".join(map(str, ids)), "--max-new", SINK_NEW, "--greedy",
+                "--ignore-eos", "--json").ends_with(0)
+    end = min(set(range(96)) - set(run.result["tokens"]))  # no token of the answer
+    for name in ("config.json", "generation_config.json"):
+        (checkpoint / name).write_text(json.dumps(json.loads((checkpoint / name).read_text()) | {"eos_token_id": end}))
+    text = runtime(official.answer, convert(checkpoint, folder / "bundle", *options), ids, SINK_NEW)
+    tokens = [int(token) for token in text.replace("<", " ").replace(">", " ").split()]
+    if tokens != run.result["tokens"]:
+        raise Wrong(f"tokens {tokens}, ferry run gives {run.result['tokens']}")
+    return f"{len(tokens)} tokens behind {len(ids)}"
+
+
 def sink_logits(path, bundle, ids, length):
     """Logits behind every call of `length` tokens, of the official program and of a bundle. Runs in the process of the official runtime."""
     import torch
@@ -211,6 +232,7 @@ def main():
         for xnnpack in (False,) if promise.sample else (False, True):
             kind = "XNNPACK" if xnnpack else "portable"
             promise.case(f"attention sink of ferry convert, {name}, {kind}", own_sink, promise, runtime, name, xnnpack)
+    promise.case("attention sink of ferry convert, TextLLMRunner", sink_in_runner, promise, runtime)
     for name in () if promise.sample else llm_models.MODELS:
         for kind in KINDS if name == "llama3_2" else EVERY:
             promise.case(f"export_llm, {name}, {kind}", exported, promise, runtime, name, kind)
