@@ -147,8 +147,11 @@ std::string model_table(const Facts& facts) {
   add_row(out, "Architecture",
           fmt::format("{}, {} layers, hidden size {}, vocabulary of {}", markdown(m.model_type),
                       m.num_layers, m.hidden_size, m.vocab_size));
-  add_row(out, "Context",
-          fmt::format("{} tokens, at most {} in one call", m.context_length, m.prefill_length));
+  const std::string context =
+      m.attention_sink ? fmt::format("without an end: the first {} and the last {} tokens",
+                                     m.attention_sink->sink, m.attention_sink->window)
+                       : fmt::format("{} tokens", m.context_length);
+  add_row(out, "Context", fmt::format("{}, at most {} in one call", context, m.prefill_length));
   add_row(out, "Programs", fmt::format("{}, {}", markdown(m.program_style), m.programs().size()));
   add_row(out, "Weights", weights_text(m));
   add_row(out, "Backends", backends_text(m));

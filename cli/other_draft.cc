@@ -237,10 +237,20 @@ void add_out(OtherDraft& d) {
   add(d.options, {"-o", d.out});
 }
 
+// With an attention sink the length of the context follows from it.
+void drop_context(OtherDraft& d) {
+  constexpr const char* kContext = "--context-length";
+  const auto found = std::ranges::find(d.options, kContext);
+  if (!d.has("--attention-sink") || found == d.options.end()) return;
+  d.options.erase(found, found + 2);
+  d.meant.notes.emplace_back("the context has no end with --attention-sink");
+}
+
 void add_convert(OtherDraft& d) {
   if (d.is(kOllamaCreate)) d.positionals.clear();  // its name for the model
   take_quantized_type(d);
   settle_source(d, "SRC");
+  drop_context(d);
   add_weights(d);
   add_out(d);
   Words line = {"convert", d.source};

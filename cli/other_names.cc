@@ -198,6 +198,8 @@ constexpr OtherOption kOptions[] = {
     {kOptimum, "--max_seq_len", kOption, "--context-length"},
     {kExportLlm, "--max_context_length", kOption, "--context-length"},
     {kExportLlm, "export.max_context_length", kOption, "--context-length"},
+    {kExportLlm, "--use_attention_sink", kOption, "--attention-sink"},
+    {kExportLlm, "model.use_attention_sink", kOption, "--attention-sink"},
     {kExportLlm, "--max_seq_length", kOption, "--prefill-length"},
     {kExportLlm, "export.max_seq_length", kOption, "--prefill-length"},
     // sampling

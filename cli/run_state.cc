@@ -148,7 +148,7 @@ Result<int64_t> read_state(runner::Decoder& decoder, std::span<const int64_t> pr
   }
   const auto read = [&](const runner::StateTensor& buffer, int64_t rows) {
     Shape shape = buffer.values.shape;
-    if (buffer.is_cache) shape[1] = std::ssize(tokens);
+    if (buffer.is_cache) shape[1] = std::min(std::ssize(tokens), buffer.most_rows);
     return file.read(kStatePrefix + buffer.name, buffer.values.dtype, shape,
                      buffer.is_cache ? std::optional(rows) : std::nullopt);
   };

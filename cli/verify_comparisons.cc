@@ -264,6 +264,12 @@ Meaning meaning_of(const proof::Verification& v) {
     m.proves.push_back(fmt::format("mode {} computes what mode kv computes{}, for these prompts",
                                    name_of(mode.mode), how));
   }
+  if (v.window_end) {
+    m.leaves_open.push_back(fmt::format(
+        "outputs of sequences of more than {} tokens, where the window of the attention sink is "
+        "full and the model attends to other tokens",
+        *v.window_end));
+  }
   return m;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/attention_sink.h"
 #include "core/dtype.h"
 #include "core/encoding.h"
 #include "core/image_grid.h"
@@ -78,6 +79,9 @@ struct BuildOptions {
   // Stateful programs: the dtype of the KV caches, f32, f16 or i8. An i8 cache has a scale and a
   // zero point for the head_dim elements of each position and head.
   DType kv_cache = DType::kF32;
+  // Stateful programs: sequences have no end, and the caches hold a ring. context_length is then
+  // attention_sink->slots(), and prefill_length at most the window.
+  std::optional<AttentionSink> attention_sink = {};
   // Static programs have the following options.
   int64_t decode_length = 1;  // tokens of a call of kv_forward
   PortTypes ports = {};

@@ -385,6 +385,10 @@ ValueId GraphBuilder::lt(ValueId x, int64_t number) {
 ValueId GraphBuilder::logical_and(ValueId a, ValueId b) {
   return emit_one(Op::kLogicalAnd, {a, b});
 }
+ValueId GraphBuilder::logical_or(ValueId a, ValueId b) { return emit_one(Op::kLogicalOr, {a, b}); }
+ValueId GraphBuilder::remainder(ValueId x, int64_t divisor) {
+  return emit_one(Op::kRemainder, {x, IntArg(divisor)});
+}
 ValueId GraphBuilder::arange(IntArg start, IntArg end, Dim length) {
   return expect_length(emit_one(Op::kArange, {start, end, IntArg(1)}), 0, length);
 }
@@ -449,6 +453,10 @@ ValueId GraphBuilder::to_dtype(ValueId x, DType dtype) {
 ValueId GraphBuilder::fallback(ValueId x) { return emit_one(Op::kFallback, {x}); }
 void GraphBuilder::update_cache(ValueId value, ValueId cache, IntArg start_pos) {
   emit(Op::kUpdateCache, {value, cache, start_pos});
+}
+void GraphBuilder::update_cache_rows(ValueId value, ValueId cache, IntArg start_pos,
+                                     ValueId indices) {
+  emit(Op::kUpdateCacheRows, {value, cache, start_pos, indices});
 }
 ValueId GraphBuilder::sdpa(ValueId query, ValueId keys, ValueId values, IntArg start_pos,
                            std::optional<double> scale) {

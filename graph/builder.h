@@ -131,6 +131,9 @@ class GraphBuilder {
   ValueId ge(ValueId x, int64_t number);
   ValueId lt(ValueId x, int64_t number);
   ValueId logical_and(ValueId a, ValueId b);
+  ValueId logical_or(ValueId a, ValueId b);
+  // Returns the remainder of i64 x that has the sign of `divisor`.
+  ValueId remainder(ValueId x, int64_t divisor);
   // Returns i64 [length] = start, start + 1, ..., end - 1. `length` is end - start in the caller's
   // terms.
   ValueId arange(IntArg start, IntArg end, Dim length);
@@ -172,6 +175,8 @@ class GraphBuilder {
 
   // Writes value [1,T,KV,D] into cache [1,ctx,KV,D] at start_pos.
   void update_cache(ValueId value, ValueId cache, IntArg start_pos);
+  // Writes row t of value to position indices[0,t] of the cache; `indices` is i64 [1,T].
+  void update_cache_rows(ValueId value, ValueId cache, IntArg start_pos, ValueId indices);
   // Computes attention, causal from start_pos: query [1,T,H,D], caches [1,n,KV,D] -> [1,T,H,D].
   // Scores are multiplied by `scale`, or by 1/sqrt(D) if it is absent.
   ValueId sdpa(ValueId query, ValueId keys, ValueId values, IntArg start_pos,

@@ -132,6 +132,11 @@ Result<Types> infer_compare(const RuleInput& in) {
   return tensor_of(DType::kBool, in.tensor(0).shape);
 }
 
+Result<Types> infer_remainder(const RuleInput& in) {
+  if (in.tensor(0).dtype != DType::kI64) return misfit("wants i64");
+  return tensor_of(DType::kI64, in.tensor(0).shape);
+}
+
 // Arguments: self, dims, keepdim and, for sums and means, dtype. Only the last dimension is
 // supported.
 Result<Types> infer_reduce(const RuleInput& in) {
@@ -267,6 +272,17 @@ Result<Types> infer_update_cache(const RuleInput& in) {
     return misfit("more positions than the cache has");
   }
   return tensor_of(DType::kF32, {1});  // a dummy that the operator requires
+}
+
+// Arguments: those of update_cache, then the position in the cache of each row of value, i64 [B,T].
+Result<Types> infer_update_cache_rows(const RuleInput& in) {
+  Types types = FERRY_TRY(infer_update_cache(in));
+  const Value& indices = in.tensor(3);
+  const Dims& rows = in.tensor(0).shape;
+  if (indices.dtype != DType::kI64 || indices.shape != Dims{rows[0], rows[1]}) {
+    return misfit("wants an i64 position for each row");
+  }
+  return types;
 }
 
 Result<Types> infer_sdpa(const RuleInput& in) {

@@ -134,6 +134,10 @@ plan::OptionTexts texts_of(const ConvertOptions& o) {
   number("max-sound", o.max_sound);
   number("max-source", o.max_source);
   number("context-length", o.context_length);
+  if (o.attention_sink) {
+    add("attention-sink", true,
+        std::to_string(o.attention_sink->sink) + "," + std::to_string(o.attention_sink->window));
+  }
   number("prefill-length", o.prefill_length);
   number("decode-length", o.decode_length);
   add("kv-dtype", o.kv_type != ValueType::kF32, text_of(o.kv_type));

@@ -174,6 +174,12 @@ static void describe(Archive& a, ManifestImageTiles& tiles) {
 }
 
 template <class Archive>
+static void describe(Archive& a, AttentionSink& sink) {
+  a.count("sink", sink.sink);
+  a.count("window", sink.window);
+}
+
+template <class Archive>
 static void describe_model(Archive& a, Manifest& m) {
   a.text("model_type", m.model_type);
   a.count("vocab_size", m.vocab_size);
@@ -202,6 +208,7 @@ static void describe_model(Archive& a, Manifest& m) {
   if (a.since(17)) a.optional_count("audio_token_id", m.audio_token_id);
   if (a.since(18)) a.optional_count("audio_row_frames", m.audio_row_frames);
   if (a.since(19)) a.optional_count("audio_rows", m.audio_rows);
+  if (a.since(20)) a.optional_object("attention_sink", m.attention_sink);
   if (a.since(3)) a.count("parts_in_program", m.parts_in_program);
 }
 

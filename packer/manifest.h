@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/attention_sink.h"
 #include "core/dtype.h"
 #include "core/encoding.h"
 #include "core/image_grid.h"
@@ -21,12 +22,13 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 // A part of a bundle (BundlePlan::write_part()) has this file instead of a manifest. The file
 // records the contents of the part.
 inline constexpr std::string_view kPartName = "part.journal";
-// The versions that this program writes: that of sounds of any number of frames, that of rows of
-// sound, that of rows that state their places, that of encoder-decoders, that of prompts whose
-// tokens attend to later ones, that of vision encoders for images of any shape, that of
-// classifiers, that of bundles whose components share one program, that of bundles that take
-// adapters, and that of all others. It reads those from kOldestManifestVersion to kManifestVersion.
-// manifest.cc states the version of each member that was added later.
+// The versions that this program writes: that of sequences without an end, that of sounds of any
+// number of frames, that of rows of sound, that of rows that state their places, that of
+// encoder-decoders, that of prompts whose tokens attend to later ones, that of vision encoders for
+// images of any shape, that of classifiers, that of bundles whose components share one program,
+// that of bundles that take adapters, and that of all others. It reads those from
+// kOldestManifestVersion to kManifestVersion. manifest.cc states the version of each member that
+// was added later.
 inline constexpr int64_t kTwoWayPromptsManifestVersion = 12;
 inline constexpr int64_t kImageTilesManifestVersion = 13;
 inline constexpr int64_t kSourceManifestVersion = 14;
@@ -34,7 +36,8 @@ inline constexpr int64_t kPlacedRowsManifestVersion = 15;
 inline constexpr int64_t kSoundRowsManifestVersion = 17;
 inline constexpr int64_t kSoundFramesManifestVersion = 18;
 inline constexpr int64_t kPaddedSoundsManifestVersion = 19;
-inline constexpr int64_t kManifestVersion = kPaddedSoundsManifestVersion;
+inline constexpr int64_t kAttentionSinkManifestVersion = 20;
+inline constexpr int64_t kManifestVersion = kAttentionSinkManifestVersion;
 inline constexpr int64_t kImageGridManifestVersion = 11;
 inline constexpr int64_t kClassifierManifestVersion = 10;
 inline constexpr int64_t kOneProgramManifestVersion = 9;
@@ -233,6 +236,9 @@ struct Manifest {
   // Set where the encoder makes this number of rows of every such sound: those behind the rows of
   // its frames are padding. Since version 19.
   std::optional<int64_t> audio_rows = {};
+  // Set where sequences have no end: context_length is the number of slots of the caches. Since
+  // version 20.
+  std::optional<AttentionSink> attention_sink = {};
   std::vector<ManifestSourceFile> source_files;  // files of the checkpoint and their digests
   std::vector<ManifestDrop> dropped;
   std::vector<std::string> allowed_unmapped;
@@ -250,6 +256,8 @@ struct Manifest {
   std::string reference;                       // name of the embedded reference file, or empty
   double default_tolerance = 0;                // in older bundles; not read
 
+  // Returns the most positions that a sequence may have.
+  int64_t positions() const { return attention_sink ? kEndlessPositions : context_length; }
   const ManifestComponent* find(std::string_view role) const;  // nullptr if there is none
   // Returns the component that holds the layers that the manifest counts: the text decoder, the
   // text encoder, or else the audio encoder; nullptr if there is none of them.

@@ -37,6 +37,7 @@ class ModelCheck {
       add(kManifestName, fmt::format("prefill_length {} is more than context_length {}",
                                      model_.prefill_length, model_.context_length));
     }
+    if (model_.attention_sink) check_sink(*model_.attention_sink);
     const std::optional<int64_t>& limit = model_.rope_switch;
     if (limit && (*limit < 1 || *limit >= model_.context_length)) {
       add(kManifestName, fmt::format("rope_switch {} is not inside of the context of {}", *limit,
@@ -177,7 +178,7 @@ class ModelCheck {
     const std::pair<std::string_view, int64_t> expected[] = {
         {"get_vocab_size", model_.vocab_size},
         {"get_max_seq_len", is_static() ? model_.context_length : model_.prefill_length},
-        {"get_max_context_len", model_.context_length},
+        {"get_max_context_len", model_.positions()},
         {"get_n_layers", model_.num_layers}};
     for (const auto& [name, value] : expected) {
       const std::optional<int64_t> stated = constant_result(program, name);
@@ -188,6 +189,21 @@ class ModelCheck {
   }
 
  private:
+  void check_sink(const AttentionSink& sink) {
+    const auto fits = [](int64_t count) { return count >= 1 && count <= kMostSinkTokens; };
+    if (!fits(sink.sink) || !fits(sink.window) || sink.slots() != model_.context_length) {
+      add(kManifestName,
+          fmt::format("attention_sink of {} and {} does not make the context_length {}", sink.sink,
+                      sink.window, model_.context_length));
+    } else if (model_.prefill_length > sink.window) {
+      add(kManifestName,
+          fmt::format("prefill_length {} is more than the window of attention_sink, {}",
+                      model_.prefill_length, sink.window));
+    }
+    if (model_.program_style != kStatefulStyle || model_.rope_switch) {
+      add(kManifestName, "states attention_sink, which its programs cannot have");
+    }
+  }
   // Since this version rows of embeddings may state their places, and pictures have one shape.
   bool is_placed() const { return model_.version >= kPlacedRowsManifestVersion; }
   // Returns the width of embeddings, which the text decoder decides.

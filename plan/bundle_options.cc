@@ -308,6 +308,7 @@ Result<Conversion> plan_f32_layers(const packer::Bundle& bundle, ConvertOptions 
   options.ports = {};
   options.quantize = {};
   options.kv_cache = DType::kF32;
+  options.attention_sink.reset();  // proofs end where the window does
   options.single_head_attention = false;
   options.softmax = converters::SoftmaxStyle::kPlain;
   options.rotation = converters::Rotation::kNone;

@@ -143,6 +143,10 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   if (build.picture && !m.image_grid) {
     m.patch_list = {config.vision->patch_size, config.vision->shuffle};
   }
+  if (build.attention_sink) {
+    m.version = packer::kAttentionSinkManifestVersion;
+    m.attention_sink = build.attention_sink;
+  }
   m.rope_switch = converters::longrope_switch(config.rope, build);
   if (config.classifier) {
     m.version = packer::kClassifierManifestVersion;

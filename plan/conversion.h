@@ -77,7 +77,8 @@ struct ConvertOptions {
   std::optional<Extent> image_size = {};
   // Default: encoder for a model whose tokens attend to later tokens, otherwise stateful.
   std::optional<converters::ProgramStyle> style = {};
-  DType kv_cache = DType::kF32;  // for stateful programs; see BuildOptions
+  DType kv_cache = DType::kF32;                      // for stateful programs; see BuildOptions
+  std::optional<AttentionSink> attention_sink = {};  // for stateful programs
   // For static programs. Encodings that are absent get placeholder values in the plan; see
   // calibrate().
   std::optional<int64_t> decode_length;  // tokens per call of kv_forward; default: 1

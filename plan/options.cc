@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "converters/keys/row_layouts.h"
+#include "core/attention_sink.h"
 #include "core/dtype.h"
 #include "core/program_interface.h"
 #include "core/text.h"
@@ -51,6 +52,21 @@ Status read_image_size(const std::string& text, std::optional<Extent>& size) {
                  kMaxResolutionSide);
   }
   size = Extent{*height, *width};
+  return {};
+}
+
+// Parses "4,252", the tokens of the sink before those of the window.
+Status read_attention_sink(const std::string& text, std::optional<AttentionSink>& sink) {
+  const size_t comma = std::min(text.find(','), text.size());
+  const auto first = number_after(text.substr(0, comma), "");
+  const auto window = number_after(text, text.substr(0, comma) + ",");
+  const auto fits = [](const std::optional<int64_t>& count) {
+    return count && *count >= 1 && *count <= kMostSinkTokens;
+  };
+  if (!fits(first) || !fits(window)) {
+    return usage("{}: expected SINK,WINDOW, 1 to {} tokens each", quoted(text), kMostSinkTokens);
+  }
+  sink = AttentionSink{*first, *window};
   return {};
 }
 
@@ -319,6 +335,21 @@ void describe_programs(OptionVisitor& v, ConvertOptions& o) {
            .refusals = {{kEncoderPrograms, kWholeText}},
            .place = 11},
           o.prefill_length);
+  v.text(
+      {.name = "attention-sink",
+       .value = "SINK,WINDOW",
+       .help = "Sequences without an end: every token attends to the first SINK tokens and to the "
+               "last WINDOW (4,252); the caches have SINK + 2 WINDOW positions",
+       .programs = kStatefulPrograms,
+       .outputs = kWithPrograms,
+       .refusals = {{kStaticPrograms, "the caller keeps the caches of a static program"},
+                    {kEncoderPrograms, kWholeText}},
+       .place = 31},
+      [&o](const std::string& text) { return read_attention_sink(text, o.attention_sink); },
+      [&o] {
+        if (!o.attention_sink) return std::vector<std::string>();
+        return std::vector{fmt::format("{},{}", o.attention_sink->sink, o.attention_sink->window)};
+      });
   v.words<DType>(
       {.name = "kv-dtype",
        .help = "Dtype of the KV caches: f32, f16 or i8 (stateful); f32, f16, bf16, u16 or u8 "

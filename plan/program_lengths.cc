@@ -13,6 +13,7 @@
 #include "converters/blocks/sentence.h"
 #include "converters/blocks/static_ports.h"
 #include "core/text.h"
+#include "plan/endless.h"
 #include "plan/image_patches.h"
 #include "plan/options.h"
 
@@ -240,6 +241,7 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                                                 const converters::ModelConfig& config) {
   if (config.audio && config.audio->conformer) return settle_sound_encoder(options, config);
   converters::BuildOptions build;
+  if (options.attention_sink) return settle_endless(options, config);
   build.context_length = options.context_length.value_or(default_context(config));
   if (build.context_length < 1 || build.context_length > config.max_positions) {
     return fail_field(ErrorCode::kUsage, "context-length",

@@ -127,7 +127,7 @@ std::vector<MetadataMethod> program_metadata(const ModelConfig& config, const Bu
       {"get_vocab_size", {config.vocab_size}},
       // Official runners split the prefill into chunks of at most this many tokens.
       {"get_max_seq_len", {build.prefill_length}},
-      {"get_max_context_len", {build.context_length}},
+      {"get_max_context_len", {build.attention_sink ? kEndlessPositions : build.context_length}},
       {"get_n_layers", {config.num_layers}},
       {"enable_dynamic_shape", {true}},
       {"use_kv_cache", {true}},

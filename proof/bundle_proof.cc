@@ -194,6 +194,9 @@ Result<Verification> prove_bundle(const packer::Bundle& bundle, const BundleProo
   Verification out;
   out.has_reference = reference != nullptr;
   out.against = options.against;
+  if (const std::optional<AttentionSink>& sink = bundle.manifest().attention_sink) {
+    out.window_end = sink->exact_length();
+  }
   if (!options.images.empty()) {
     if (reference == nullptr) {
       return fail_field(ErrorCode::kUsage, "image", " needs a reference with pixel_values");

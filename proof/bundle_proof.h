@@ -44,6 +44,8 @@ struct Verification {
   std::vector<ModeProof> modes;    // results for a static bundle, unless one mode was requested
   std::vector<PixelProof> pixels;  // results of the prompts that have image files
   bool has_reference = false;
+  // With an attention sink: the tokens of a sequence up to which outputs can be compared.
+  std::optional<int64_t> window_end = {};
   // With BundleProofOptions::details: facts about the reference and the other bundle.
   std::optional<ReferenceFile> reference_file;
   std::optional<packer::Bundle> other;

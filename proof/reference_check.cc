@@ -112,13 +112,23 @@ class PromptCheck {
 
 }  // namespace
 
+namespace {
+
+std::string_view limit_of(const packer::Manifest& manifest) {
+  return manifest.attention_sink
+             ? "the bundle's attention sink equals the model up to a window that ends at"
+             : "the bundle's context is";
+}
+
+}  // namespace
+
 Status check_continuation(const Reference& reference, const ReferencePrompt& prompt,
                           const std::vector<int64_t>& ids, const packer::Manifest& manifest) {
   const std::string who = name_of(reference, prompt);
   const size_t total = prompt.input_ids.size() + ids.size() - std::min<size_t>(1, ids.size());
   if (const int64_t most = longest_sequence(manifest); total > static_cast<size_t>(most)) {
-    return bad_input(fmt::format(
-        "{} and its continuation have {} tokens, the bundle's context is {}", who, total, most));
+    return bad_input(fmt::format("{} and its continuation have {} tokens, {} {}", who, total,
+                                 limit_of(manifest), most));
   }
   return check_tokens(ids, who, manifest);
 }
@@ -128,8 +138,7 @@ Status check_prompt(const Reference& reference, const ReferencePrompt& prompt,
   const std::string who = name_of(reference, prompt);
   const auto tokens = static_cast<int64_t>(prompt.input_ids.size());
   if (const int64_t most = longest_sequence(manifest); tokens > most) {
-    return bad_input(
-        fmt::format("{} has {} tokens, the bundle's context is {}", who, tokens, most));
+    return bad_input(fmt::format("{} has {} tokens, {} {}", who, tokens, limit_of(manifest), most));
   }
   FERRY_RETURN_IF_ERROR(check_tokens(prompt.input_ids, who, manifest));
   if (manifest.program_style != kEncoderStyle) {
@@ -172,6 +181,8 @@ int64_t decode_length(const packer::Manifest& manifest) {
 }
 
 int64_t longest_sequence(const packer::Manifest& manifest) {
+  // Behind the window a token attends to fewer tokens than in the model, which has no reference.
+  if (manifest.attention_sink) return manifest.attention_sink->exact_length();
   const bool is_static = manifest.program_style == kStaticStyle;
   return manifest.context_length - (is_static ? decode_length(manifest) : 0);
 }

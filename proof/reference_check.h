@@ -36,8 +36,9 @@ Status check_reference(const Reference& reference, const packer::Manifest& model
 
 // Returns the tokens per call of kv_forward; 1 if the manifest does not state them.
 int64_t decode_length(const packer::Manifest& manifest);
-// Returns the number of positions that a sequence can have: the context length. For static
-// programs, the columns that a call of kv_forward needs for its own tokens are subtracted.
+// Returns the most tokens of a sequence that a reference can have: the context length. For static
+// programs, the columns that a call of kv_forward needs for its own tokens are subtracted. With an
+// attention sink, the tokens that attend to all tokens before them, as in the model.
 int64_t longest_sequence(const packer::Manifest& manifest);
 
 }  // namespace ferry::proof

@@ -211,7 +211,8 @@ Result<TextModel> TextModel::load(const packer::Bundle& bundle, ThreadPool& pool
 
 int64_t TextModel::capacity() const {
   if (audio_) return audio_->sizes().rows;
-  return decoder_ ? decoder_->capacity() : encoder_->sizes().tokens;
+  if (!decoder_) return encoder_->sizes().tokens;
+  return manifest_->attention_sink ? longest_sequence(*manifest_) : decoder_->capacity();
 }
 
 Result<ParityReport> TextModel::verify(const Reference& reference, const ParityBounds& bounds,

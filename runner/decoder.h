@@ -63,6 +63,7 @@ struct StateTensor {
   std::string name;
   TensorView values;
   bool is_cache = false;  // has a row for each position in dimension 1, after a dimension of 1
+  int64_t most_rows = 0;  // of a cache: those that it has where no sequence has more
 };
 
 // A decoder is move-only, runs one sequence at a time, and is not thread-safe.

@@ -73,7 +73,8 @@ void DraftModel::add(std::span<const int64_t> tokens) {
 Result<std::span<const int64_t>> DraftModel::guess(int64_t token, size_t limit) {
   call_.assign(1, token);
   const int64_t room = decoder_.capacity() - std::ssize(tokens_) - 1;
-  const size_t most = count(std::min(limit, static_cast<size_t>(std::max<int64_t>(room, 0))));
+  const int64_t back = std::min(room, decoder_.most_taken_back());
+  const size_t most = count(std::min(limit, static_cast<size_t>(std::max<int64_t>(back, 0))));
   if (most == 0) return call_;
   std::vector<int64_t> fresh(tokens_.begin() + decoder_.position(), tokens_.end());
   fresh.push_back(token);

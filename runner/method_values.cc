@@ -118,7 +118,9 @@ std::vector<std::optional<DType>> widened_values(const pte::Method& method) {
     // Caches in half precision stay so: the rows that are copied into them, and those read.
     const bool reads = c.op == pte::ops::SliceCopy::kName && !widened[self];
     if (reads) widened[out].reset();
-    if (c.op == "llama::update_cache.out" && converted[self]) widened[self].reset();
+    const bool writes =
+        c.op == "llama::update_cache.out" || c.op == "llama::update_cache_with_indices.out";
+    if (writes && converted[self]) widened[self].reset();
     converted[out] = c.op == pte::ops::ToCopy::kName;
   }
   return widened;
@@ -144,8 +146,13 @@ std::vector<bool> angle_values(const pte::Method& method) {
   };
   const std::vector<NamedCall> calls = named_calls(method);
   std::vector<bool> position(method.values.size(), false), angle = position;
+  // A program with a ring turns by slots, which it chooses for each position.
+  const auto is_slot = [&](const NamedCall& c) {
+    const auto* tensor = std::get_if<pte::Tensor>(&method.values[out(c)]);
+    return c.op == "aten::where.self_out" && tensor != nullptr && tensor->dtype == DType::kI64;
+  };
   for (const NamedCall& c : calls) {
-    if (c.op == "aten::arange.start_out") position[out(c)] = true;
+    if (c.op == "aten::arange.start_out" || is_slot(c)) position[out(c)] = true;
     if (!turns(c) && std::ranges::find(kSteps, c.op) == std::end(kSteps)) continue;
     const std::vector<size_t> from = inputs(c);
     const auto is_position = [&](size_t value) { return position[value]; };

@@ -247,7 +247,7 @@ Result<std::span<const float>> StatefulDecoder::Impl::checked_run(std::span<cons
     return fail(ErrorCode::kUsage, fmt::format("{}: {}", printable(set.bundle().path()), what));
   }
   FERRY_RETURN_IF_ERROR(
-      check_tokens(tokens, manifest().vocab_size, position, manifest().context_length));
+      check_tokens(tokens, manifest().vocab_size, position, manifest().positions()));
   const bool was_long = std::exchange(is_long, needs_long(tokens.size()));
   if (position == 0 || was_long == is_long) return run(tokens);
   // The caches have the factors of shorter sequences.
@@ -340,6 +340,21 @@ Status StatefulDecoder::check_going_back(const std::string& who) const {
   return {};
 }
 
+// The ring holds a window of tokens that may be taken back, guesses among them.
+Status StatefulDecoder::check_ring(int64_t tokens, int64_t kept) const {
+  const std::optional<AttentionSink>& sink = impl_->manifest().attention_sink;
+  if (!sink || tokens <= sink->exact_length() || tokens - kept <= 1) return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("{}: its state cannot take back {} tokens: they have the places of "
+                          "earlier ones in the window of {}",
+                          printable(impl_->set.bundle().path()), tokens - kept, sink->window));
+}
+
+int64_t StatefulDecoder::most_taken_back() const {
+  const std::optional<AttentionSink>& sink = impl_->manifest().attention_sink;
+  return sink ? sink->window : capacity();
+}
+
 void StatefulDecoder::go_back(int64_t position) { impl_->position = position; }
 
 Result<std::optional<int64_t>> StatefulDecoder::advance(int64_t token, const Choose& choose) {
@@ -393,7 +408,7 @@ Status StatefulDecoder::forward_together(std::span<StatefulDecoder* const> decod
       continue;
     }
     FERRY_RETURN_IF_ERROR(check_tokens(token, impl.manifest().vocab_size, impl.position,
-                                       impl.manifest().context_length));
+                                       impl.manifest().positions()));
     FERRY_RETURN_IF_ERROR(impl.begin_call(token));
     chains.push_back(&impl.chain);
     joined.push_back(i);
@@ -460,7 +475,7 @@ void StatefulDecoder::restart(int64_t length) {
 }
 
 int64_t StatefulDecoder::position() const { return impl_->position; }
-int64_t StatefulDecoder::capacity() const { return impl_->manifest().context_length; }
+int64_t StatefulDecoder::capacity() const { return impl_->manifest().positions(); }
 
 void StatefulDecoder::set_logits_sink(LogitsSink sink) { impl_->logits_sink = std::move(sink); }
 
@@ -503,8 +518,9 @@ Result<std::vector<StateTensor>> StatefulDecoder::state() const {
           is_cache_name(buffer.name) && shape.size() >= 2 && shape[0] == 1 && shape[1] == context;
       if (!tensor.is_cache) continue;
       const size_t row = tensor.values.bytes.size() / static_cast<size_t>(context);
-      shape[1] = impl_->position;
-      tensor.values.bytes = tensor.values.bytes.first(row * static_cast<size_t>(impl_->position));
+      tensor.most_rows = context;
+      shape[1] = std::min(impl_->position, context);
+      tensor.values.bytes = tensor.values.bytes.first(row * static_cast<size_t>(shape[1]));
     }
   }
   return tensors;
@@ -513,13 +529,17 @@ Result<std::vector<StateTensor>> StatefulDecoder::state() const {
 Status StatefulDecoder::restore(std::span<const int64_t> tokens, size_t kept,
                                 const ReadState& read) {
   const packer::Manifest& m = impl_->manifest();
-  FERRY_RETURN_IF_ERROR(check_tokens(tokens, m.vocab_size, 0, m.context_length));
-  if (kept < tokens.size()) FERRY_RETURN_IF_ERROR(check_going_back("its state"));
+  FERRY_RETURN_IF_ERROR(check_tokens(tokens, m.vocab_size, 0, m.positions()));
+  if (kept < tokens.size()) {
+    FERRY_RETURN_IF_ERROR(check_going_back("its state"));
+    FERRY_RETURN_IF_ERROR(check_ring(std::ssize(tokens), static_cast<int64_t>(kept)));
+  }
   const std::vector<StateTensor> buffers = FERRY_TRY(state());
   auto next = buffers.begin();
   for (const MethodChain::Link& link : impl_->chain.links()) {
     for (const packer::ManifestBuffer& buffer : link.ports->buffers) {
-      const auto bytes = FERRY_TRY(read(*next++, static_cast<int64_t>(kept)));
+      const auto bytes =
+          FERRY_TRY(read(*next++, std::min(static_cast<int64_t>(kept), m.context_length)));
       FERRY_RETURN_IF_ERROR(link.method->overwrite_front(buffer.value, bytes));
     }
   }

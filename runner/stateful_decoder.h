@@ -48,6 +48,8 @@ class StatefulDecoder final : public Decoder {
   // Returns kUsage, with `who` in the message, for programs that cannot take back tokens: those
   // with a recurrent state, and those with two sets of RoPE factors.
   Status check_going_back(const std::string& who) const;
+  // Returns the most tokens that go_back() may take back at a time.
+  int64_t most_taken_back() const;
   int64_t tokens_together(int64_t position) const override;
   Status set_image_rows(std::span<const EmbeddingRows> rows) override;
   Status set_sound(std::span<const float> features) override;
@@ -65,6 +67,8 @@ class StatefulDecoder final : public Decoder {
 
  private:
   struct Impl;
+  // Checks that the first `kept` of `tokens` tokens may be continued, in a ring.
+  Status check_ring(int64_t tokens, int64_t kept) const;
   explicit StatefulDecoder(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -11,6 +11,12 @@
 namespace ferry::converters {
 namespace {
 
+// Writes the rows of the call into a cache.
+void write_rows(GraphBuilder& b, const DecoderContext& c, ValueId rows, ValueId cache) {
+  if (!c.write_slots.valid()) return b.update_cache(rows, cache, c.start_pos);
+  b.update_cache_rows(rows, cache, c.start_pos, c.write_slots);
+}
+
 // Writes rows into an i8 cache, as codes with their scales and zero points.
 CachedRows update_coded(GraphBuilder& b, const DecoderContext& c, const std::string& name,
                         const Dims& shape, ValueId rows) {
@@ -24,9 +30,9 @@ CachedRows update_coded(GraphBuilder& b, const DecoderContext& c, const std::str
   coded.scales = b.buffer(cache_name + kCacheScales, DType::kF32, by_row);
   coded.zero_points = b.buffer(cache_name + kCacheZeroPoints, DType::kI8, by_row);
   const graph::CodedRows fresh = b.quantize_rows(rows);
-  b.update_cache(fresh.codes, coded.codes, c.start_pos);
-  b.update_cache(fresh.scales, coded.scales, c.start_pos);
-  b.update_cache(fresh.zero_points, coded.zero_points, c.start_pos);
+  write_rows(b, c, fresh.codes, coded.codes);
+  write_rows(b, c, fresh.scales, coded.scales);
+  write_rows(b, c, fresh.zero_points, coded.zero_points);
   return cache;
 }
 
@@ -36,7 +42,7 @@ CachedRows update(GraphBuilder& b, const DecoderContext& c, const std::string& n
   CachedRows cache;
   cache.rows = b.buffer(name + "_cache", c.options.kv_cache, shape);
   if (c.options.kv_cache != DType::kF32) rows = b.to_dtype(rows, c.options.kv_cache);
-  b.update_cache(rows, cache.rows, c.start_pos);
+  write_rows(b, c, rows, cache.rows);
   return cache;
 }
 
@@ -56,7 +62,7 @@ KvCache updated_kv_cache(GraphBuilder& b, const DecoderContext& c, int64_t layer
 
 ValueId cached(GraphBuilder& b, const DecoderContext& c, const CachedRows& cache,
                const graph::IntArg& start, const Dim& count) {
-  const auto part = [&](ValueId buffer) { return b.slice(buffer, 1, start, c.end_pos, count); };
+  const auto part = [&](ValueId buffer) { return b.slice(buffer, 1, start, c.cache_end, count); };
   if (!cache.coded) {
     const ValueId rows = part(cache.rows);
     return c.options.kv_cache == DType::kF32 ? rows : b.to_dtype(rows, DType::kF32);

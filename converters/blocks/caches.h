@@ -28,7 +28,7 @@ struct KvCache {
 KvCache updated_kv_cache(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId keys,
                          ValueId values);
 
-// Returns the positions [start, c.end_pos) of a cache, `count` of them, in f32.
+// Returns the positions [start, c.cache_end) of a cache, `count` of them, in f32.
 ValueId cached(GraphBuilder& b, const DecoderContext& c, const CachedRows& cache,
                const graph::IntArg& start, const Dim& count);
 

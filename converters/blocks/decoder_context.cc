@@ -15,6 +15,7 @@
 #include "converters/blocks/placed_rows.h"
 #include "converters/blocks/position_tables.h"
 #include "converters/blocks/relative_bias.h"
+#include "converters/blocks/ring_cache.h"
 #include "converters/blocks/rope.h"
 #include "converters/blocks/rope_angles.h"
 #include "converters/blocks/shared_layers.h"
@@ -121,7 +122,8 @@ ValueId call_angles(GraphBuilder& b, const DecoderContext& c, const std::string&
     return angles_by_axis(b, c.rope_positions, name, inverse, rope.axes);
   const ValueId frequencies =
       b.literal(DType::kF32, {1, 1, head_dim(rotary_dim)}, frequencies_literal(name, inverse));
-  ValueId numbers = b.to(call_positions(b, c), DType::kF32);
+  const ValueId places = c.ring_slots.valid() ? c.ring_slots : call_positions(b, c);
+  ValueId numbers = b.to(places, DType::kF32);
   if (rope.first_position != 0) {
     numbers = b.add(numbers, b.scalar(static_cast<float>(rope.first_position)));
   }
@@ -303,7 +305,9 @@ bool slides_differ(const ModelConfig& config) {
 
 void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   const ModelConfig& config = c.config;
+  if (c.options.attention_sink) add_ring(b, c);
   if (config.has_rope()) add_tables(b, c, LayerType::kFullAttention, add_rope);
+  if (c.options.attention_sink) return;  // every layer has full attention
   if (plain_queries_grow(c)) c.query_growth = query_growth(b, c, call_positions(b, c));
   const bool in_windows = config.vision && config.vision->two_way_in_windows;
   // composed_attention() needs a mask in every layer.
@@ -381,6 +385,7 @@ DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
     c.start_pos = b.int_max(c.start_pos, b.int_sub(-1, c.start_pos));
   }
   c.end_pos = b.int_add(c.start_pos, b.graph().symbols[static_cast<size_t>(token_symbol)].value);
+  c.cache_end = c.end_pos;
   if (places.rows.valid()) c.embeddings = read_placed_rows(b, c, places.rows);
   if (has_states(config)) c.is_start = is_first_position(b, c, position);
   if (has_attention(config)) add_attention_kinds(b, c);

@@ -59,6 +59,11 @@ struct DecoderContext {
   // Position of the first token; 0 in an encoder. Static programs do not use it.
   graph::IntArg start_pos = 0;
   ValueId end_pos = {};  // Int: start_pos + T; unused in static programs
+  // Int: the end of the written positions of the caches. end_pos unless they hold a ring.
+  ValueId cache_end = {};
+  // Caches that hold a ring (ring_cache.h): the slot of every token of the call, i64 [T], and as
+  // [1,T]. Invalid in other programs.
+  ValueId ring_slots = {}, write_slots = {};
   // N: the written positions of the caches, as many as end_pos says. Set where something reads a
   // slice of them.
   Dim written = {};

@@ -58,6 +58,11 @@ struct ImageSize {
   int64_t width = 0, height = 0;
 };
 
+// The tokens at the beginning of a sequence that every token attends to, and the last ones.
+struct SinkAndWindow {
+  int64_t sink = 0, window = 0;
+};
+
 // An adapter as peft writes it.
 struct AdapterSource {
   std::string name;       // letters, digits, '-', '_' and '.'
@@ -104,9 +109,11 @@ struct ConvertOptions {
   std::optional<int64_t> context_length = {};
   std::optional<int64_t> prefill_length = {};
   std::optional<int64_t> decode_length = {};  // for kStatic: tokens per call of kv_forward
-  ValueType kv_type = ValueType::kF32;        // stateful: f32, f16 or i8; static: all but i8
-  ValueType mask_type = ValueType::kF32;      // for kStatic
-  ValueType logits_type = ValueType::kF32;    // for kStatic
+  // Sequences without an end, of stateful programs; the context length follows from it.
+  std::optional<SinkAndWindow> attention_sink = {};
+  ValueType kv_type = ValueType::kF32;      // stateful: f32, f16 or i8; static: all but i8
+  ValueType mask_type = ValueType::kF32;    // for kStatic
+  ValueType logits_type = ValueType::kF32;  // for kStatic
   bool all_logits = false;  // logits of all tokens instead of the last one; always with kStatic
   // The vision tower and the audio encoder too, or text alone (gemma3, gemma3n, gemma4, Qwen-VL).
   // Where one is set, the other is false by default; where none is, the model has what the

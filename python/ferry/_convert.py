@@ -33,6 +33,7 @@ class ConvertOptions(TypedDict, total=False):
     - ``allow_unmapped``: globs of keys that the model may leave unused
     - ``program``: "auto", "stateful", "static" or "encoder"
     - ``context_length``, ``prefill_length``, ``decode_length``, ``shards``: of programs
+    - ``attention_sink``: sequences without an end: the first tokens and the last ones that every token attends to, such as (4, 252)
     - ``kv_type``, ``mask_type``, ``logits_type``: "f32", "f16", "bf16", "u16", "u8" or "i8"
     - ``all_logits``: logits of all tokens instead of the last one
     - ``images``: the vision tower too, or text alone (gemma3, Qwen-VL); by default the tower if the checkpoint has it
@@ -67,6 +68,7 @@ class ConvertOptions(TypedDict, total=False):
     context_length: int
     prefill_length: int
     decode_length: int
+    attention_sink: tuple[int, int]
     kv_type: str
     mask_type: str
     logits_type: str

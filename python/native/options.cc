@@ -166,6 +166,8 @@ ConvertOptions convert_options(const nb::dict& given) {
   nb::list adapters;
   options.read("adapters", adapters).read("int8_adapters", o.int8_adapters);
   std::optional<std::pair<int64_t, int64_t>> image_size;
+  std::optional<std::pair<int64_t, int64_t>> attention_sink;
+  options.read("attention_sink", attention_sink);
   options.read("image_size", image_size).read("one_program", o.one_program);
   options.read("images", o.images)
       .read("sounds", o.sounds)
@@ -179,6 +181,9 @@ ConvertOptions convert_options(const nb::dict& given) {
   for (const nb::handle adapter : adapters) {
     const auto [name, directory] = nb::cast<std::pair<nb::str, nb::str>>(adapter);
     o.adapters.push_back({name.c_str(), directory.c_str()});
+  }
+  if (attention_sink) {
+    o.attention_sink = SinkAndWindow{attention_sink->first, attention_sink->second};
   }
   if (image_size) o.image_size = ImageSize{image_size->first, image_size->second};
   o.quantize = quantization_of(quantize, "quantize");

@@ -115,6 +115,9 @@ const Case kCases[] = {
      "quantization.group_size=128 export.max_context_length=2048 export.output_name=q.pte "
      "backend.xnnpack.enabled=True",
      {"convert Qwen/Qwen3-0.6B --context-length 2048 --quantize 8da4w-g128 -o q"}},
+    {"export_llm base.model_class=qwen3_0_6b model.use_attention_sink=4,252 "
+     "export.max_context_length=2048 export.max_seq_length=252",
+     {"convert Qwen/Qwen3-0.6B --attention-sink 4,252 --prefill-length 252 -o Qwen3-0.6B"}},
     {"python -m examples.models.llama.export_llama --checkpoint model.pth -p params.json -kv "
      "--use_sdpa_with_kv_cache -X -qmode 8da4w --group_size 128 -d fp32 --embedding-quantize 4,32 "
      "--output_name llama.pte",

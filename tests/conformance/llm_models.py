@@ -104,8 +104,10 @@ def save(name, folder, seed):
     return model
 
 
-def export(name, folder, xnnpack, model, quantization):
+def export(name, folder, xnnpack, model, quantization, call=31):
     """The program that export_llm makes of what save() has written, with parts `model` and `quantization` of its configuration.
+
+    Its calls have up to `call` tokens.
 
     Models with a recurrent state take one token a call, as their own configurations in executorch/examples say.
     """
@@ -117,7 +119,7 @@ def export(name, folder, xnnpack, model, quantization):
                  "metadata": '{"get_bos_id": 1, "get_eos_ids": [2]}'},
         "model": {"use_kv_cache": True, "use_sdpa_with_kv_cache": True,
                   "enable_dynamic_shape": name not in ("qwen3_5", "lfm2")} | model,
-        "export": {"max_seq_length": 32, "max_context_length": 32, "output_name": "model", "output_dir": str(folder)},
+        "export": {"max_seq_length": call + 1, "max_context_length": 32, "output_name": "model", "output_dir": str(folder)},
         "backend": {"xnnpack": {"enabled": xnnpack, "extended_ops": True}},
         "quantization": quantization,
     }

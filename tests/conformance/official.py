@@ -54,6 +54,16 @@ def load_runtime():
     torch.set_num_threads(2)
 
 
+def tokenizer_of_ids(vocab_size):
+    """A tokenizer.json in which the text of a token is its id, such as <5>."""
+    texts = [{"id": i, "content": f"<{i}>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+              "special": False} for i in range(vocab_size)]
+    return json.dumps({
+        "version": "1.0", "added_tokens": texts, "normalizer": None, "post_processor": None, "decoder": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "model": {"type": "BPE", "vocab": {text["content"]: text["id"] for text in texts}, "merges": []}})
+
+
 def answer(folder, parts, count):
     """The text of ExecuTorch's TextLLMRunner or MultimodalRunner with a bundle of one program.
 

@@ -4,6 +4,9 @@ Two exporters: the static cache of transformers (one token a call, or up to 31, 
 (custom SDPA or not, portable or XNNPACK, codes of 4 bits, caches of 8). The models are random. A prompt of six tokens, then twelve
 greedy ones. Programs that round activations are compared over the first four.
 
+Programs of ferry convert --attention-sink have the logits of export_llm's with the same sink and window, within the noise of f32, in
+calls of one token and of a window, over five turns of the ring; and the tokens of ferry run are those of both.
+
 Programs of export_llm are also verified with their checkpoint, which is transformers': parity, and no parity where a row of the
 checkpoint, a norm or two layers are changed.
 """
@@ -14,9 +17,10 @@ import shutil
 import common
 import llm_models
 import official
-from common import Ferry, Wrong
+from common import Ferry, Wrong, convert
 
 PROMPT, NEW = [5, 17, 33, 60, 2, 8], 20
+SINK_NEW = 114  # five turns of a ring of 24
 CODES = {"qmode": "8da4w", "group_size": 32, "embedding_quantize": "8,0"}
 # kind of program: whether it is lowered to XNNPACK, and what export_llm's configuration says of model and quantisation
 KINDS = {
@@ -131,13 +135,66 @@ def attention_sink(folder, seed, xnnpack):
     return llm_models.export("llama3_2", folder, xnnpack, {"use_attention_sink": "4,16"}, {})
 
 
-def official_tokens(path):
+def own_sink(promise, runtime, name, xnnpack):
+    """The official program and ours of one checkpoint, in the official runtime, and ours in ferry run."""
+    folder = promise.folder / str(promise.count)
+    folder.mkdir()
+    llm_models.save(name, folder, promise.seed)
+    path = llm_models.export(name, folder, xnnpack, {"use_attention_sink": "4,12"}, {}, call=12)
+    convert(folder / "checkpoint", folder / "bundle", "--dtype", "f32", "--attention-sink", "4,12")
+    tokens = runtime(official_tokens, str(path), SINK_NEW)
+    ids, worst = PROMPT + tokens, 0
+    for length in (1, 12):
+        theirs, ours = runtime(sink_logits, str(path), str(folder / "bundle"), ids, length)
+        worst = max(worst, abs(theirs - ours).max() / abs(theirs).max())
+    if not worst < 1e-5:
+        raise Wrong(f"logits differ by {worst:.1e}")
+    run = Ferry("run", folder / "bundle", "--tokens", ",".join(map(str, PROMPT)), "--max-new", SINK_NEW, "--ignore-eos", "--greedy", "--json")
+    if run.ends_with(0).result["tokens"] != tokens:
+        raise Wrong(f"tokens {run.result['tokens']}, the official runtime gives {tokens}")
+    return f"logits within {worst:.1e} over {len(ids)} tokens"
+
+
+def sink_in_runner(promise, runtime):
+    """ExecuTorch's TextLLMRunner goes on as long as it is asked to, with the tokens of ferry run; the prompt is longer than the caches."""
+    folder = promise.folder / str(promise.count)
+    folder.mkdir()
+    llm_models.save("llama3_2", folder, promise.seed)
+    checkpoint = folder / "checkpoint"
+    (checkpoint / "tokenizer.json").write_text(official.tokenizer_of_ids(96))
+    options = ("--dtype", "f32", "--attention-sink", "4,12", "--layout", "one-program", "--overwrite")
+    ids = [(7 * i * i + 13 * i + 5) % 96 for i in range(40)]
+    run = Ferry("run", convert(checkpoint, folder / "bundle", *options), "--tokens", ",".join(map(str, ids)), "--max-new", SINK_NEW, "--greedy",
+                "--ignore-eos", "--json").ends_with(0)
+    end = min(set(range(96)) - set(run.result["tokens"]))  # no token of the answer
+    for name in ("config.json", "generation_config.json"):
+        (checkpoint / name).write_text(json.dumps(json.loads((checkpoint / name).read_text()) | {"eos_token_id": end}))
+    text = runtime(official.answer, convert(checkpoint, folder / "bundle", *options), ids, SINK_NEW)
+    tokens = [int(token) for token in text.replace("<", " ").replace(">", " ").split()]
+    if tokens != run.result["tokens"]:
+        raise Wrong(f"tokens {tokens}, ferry run gives {run.result['tokens']}")
+    return f"{len(tokens)} tokens behind {len(ids)}"
+
+
+def sink_logits(path, bundle, ids, length):
+    """Logits behind every call of `length` tokens, of the official program and of a bundle. Runs in the process of the official runtime."""
+    import torch
+    ours, theirs = official.Bundle(bundle), official.load_program(path).load_method("forward")
+    out = [], []
+    for begin in range(0, len(ids), length):
+        values = {"tokens": torch.tensor([ids[begin:begin + length]]), "input_pos": torch.tensor([begin])}
+        out[0].append(official.rows(theirs.call((values["tokens"], values["input_pos"]))[0])[-1])
+        out[1].append(official.rows(ours.call("text_decoder", "forward", values)["logits"])[-1])
+    return [torch.stack(rows).numpy() for rows in out]
+
+
+def official_tokens(path, new=NEW):
     """Runs in the process of the official runtime."""
     import torch
     from executorch.extension.pybindings import portable_lib
     program = portable_lib._load_program(path)
     method, tokens = program.load_method("forward"), list(PROMPT)
-    for at in range(len(PROMPT) + NEW - 1):
+    for at in range(len(PROMPT) + new - 1):
         logits = method.call((torch.tensor([[tokens[at]]]), torch.tensor([at])))[0]
         if at >= len(PROMPT) - 1:
             tokens.append(int(logits.reshape(-1, logits.shape[-1])[-1].argmax()))
@@ -171,6 +228,11 @@ def main():
     for xnnpack in (True,) if promise.sample else (False, True):
         name = f"attention sink, {'XNNPACK' if xnnpack else 'portable'}"
         promise.case(name, same_tokens, promise, runtime, lambda folder: attention_sink(folder, promise.seed, xnnpack))
+    for name in ("llama3_2",) if promise.sample else ("llama3_2", "qwen2_5", "qwen3", "phi_4_mini"):
+        for xnnpack in (False,) if promise.sample else (False, True):
+            kind = "XNNPACK" if xnnpack else "portable"
+            promise.case(f"attention sink of ferry convert, {name}, {kind}", own_sink, promise, runtime, name, xnnpack)
+    promise.case("attention sink of ferry convert, TextLLMRunner", sink_in_runner, promise, runtime)
     for name in () if promise.sample else llm_models.MODELS:
         for kind in KINDS if name == "llama3_2" else EVERY:
             promise.case(f"export_llm, {name}, {kind}", exported, promise, runtime, name, kind)

@@ -288,12 +288,7 @@ def in_runner(promise, runtime, source, options):
     # A checkpoint with a tokenizer whose texts are the ids.
     folder = promise.folder / f"{source.name}-runner"
     shutil.copytree(source, folder, ignore=shutil.ignore_patterns("tokenizer*", "golden*"), dirs_exist_ok=True)
-    texts = [{"id": i, "content": f"<{i}>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
-              "special": False} for i in range(vocab_size)]
-    (folder / "tokenizer.json").write_text(json.dumps({
-        "version": "1.0", "added_tokens": texts, "normalizer": None, "post_processor": None, "decoder": None,
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
-        "model": {"type": "BPE", "vocab": {text["content"]: text["id"] for text in texts}, "merges": []}}))
+    (folder / "tokenizer.json").write_text(official.tokenizer_of_ids(vocab_size))
     marks = name_row_marks(source, folder)
     bundle = convert(folder, promise.folder / f"{source.name}-bundle", "--layout", "one-program", *options, "--overwrite")
     prompt = next(name for name in ("short", "one", "audio1") if f"{name}.input_ids" in golden)

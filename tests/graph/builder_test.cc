@@ -52,6 +52,15 @@ TEST(Builder, ArithmeticBroadcastsAndPromotes) {
          return f.b.logical_and(f.b.ge(a, 0), f.b.lt(f.of(DType::kI64, {3}), 4));
        },
        "bool[T,3]"},
+      {"or",
+       [](Fixture& f) {
+         const ValueId a = f.of(DType::kI64, {f.t, 1});
+         return f.b.logical_or(f.b.ge(a, 0), f.b.lt(f.of(DType::kI64, {3}), 4));
+       },
+       "bool[T,3]"},
+      {"remainder", [](Fixture& f) { return f.b.remainder(f.of(DType::kI64, {f.t}), 8); },
+       "i64[T]"},
+      {"remainder of floats", [](Fixture& f) { return f.b.remainder(f.f32({f.t}), 8); }, ""},
       {"where",
        [](Fixture& f) {
          return f.b.where(f.b.eq(f.of(DType::kI64, {f.t, 1}), 0), f.b.scalar(0), f.f32({1, 5}));
@@ -456,7 +465,19 @@ TEST(Builder, AttentionAndDeltaRuleCheckEveryShape) {
       return buffer;
     };
   };
+  const auto ring = [t](Dims held, DType dtype, Dims indices) {
+    return [=](Fixture& f) {
+      const ValueId buffer = f.b.buffer("cache", DType::kF32, held);
+      const ValueId value = f.f32({1, t, 2, 4});
+      f.b.update_cache_rows(value, buffer, f.start, f.of(dtype, indices));
+      return buffer;
+    };
+  };
   check({
+      {"rows of a cache", ring({1, 8, 2, 4}, DType::kI64, {1, t}), "f32[1,8,2,4]"},
+      {"rows at positions of i32", ring({1, 8, 2, 4}, DType::kI32, {1, t}), ""},
+      {"rows at fewer positions", ring({1, 8, 2, 4}, DType::kI64, {1, 2}), ""},
+      {"rows of other heads", ring({1, 8, 3, 4}, DType::kI64, {1, t}), ""},
       {"grouped heads", sdpa({1, t, 4, 8}, {1, 32, 2, 8}), "f32[1,T,4,8]"},
       {"heads that do not divide", sdpa({1, t, 4, 8}, {1, 32, 3, 8}), ""},
       {"other head sizes", sdpa({1, t, 4, 8}, {1, 32, 2, 4}), ""},

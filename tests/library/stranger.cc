@@ -343,6 +343,28 @@ ferry::Status takes_one_size(const std::string& source, const std::string& out,
   return {};
 }
 
+// A sequence of more tokens than the caches have positions.
+ferry::Status goes_on(const std::string& source, const std::string& out,
+                      const ferry::Engine& engine) {
+  ferry::ConvertOptions options;
+  options.source = source;
+  options.attention_sink = ferry::SinkAndWindow{4, 8};
+  ferry::WriteOptions write;
+  write.path = out;
+  FERRY_RETURN_IF_ERROR(ferry::convert(options, write, engine));
+  const auto bundle = FERRY_TRY(ferry::Bundle::open(out, engine));
+  ferry::Generator generator = FERRY_TRY(ferry::Generator::load(bundle, engine));
+  ferry::GenerateOptions limits;
+  limits.max_new_tokens = 50;
+  limits.ignore_end_tokens = true;
+  const auto answer = FERRY_TRY(generator.generate({.tokens = {5, 1}}, limits));
+  expect(answer.tokens.size() == 50, "an answer beyond the caches");
+  options.attention_sink = ferry::SinkAndWindow{4, 0};
+  const auto wrong = ferry::ConversionPlan::make(options, engine);
+  expect(!wrong && wrong.error().field == "attention_sink", "a window without tokens");
+  return {};
+}
+
 // The vision encoder as llama.cpp keeps it beside a GGUF file.
 ferry::Status projects(const std::string& source, const std::string& directory,
                        const ferry::Engine& engine) {
@@ -385,6 +407,7 @@ ferry::Status run(char** argv) {
   FERRY_RETURN_IF_ERROR(edits(directory + "/adapted", argv[6], engine));
   FERRY_RETURN_IF_ERROR(translates(argv[7], directory + "/source", argv[8], argv[9], engine));
   FERRY_RETURN_IF_ERROR(takes_one_size(argv[10], directory + "/pictures", engine));
+  FERRY_RETURN_IF_ERROR(goes_on(argv[5], directory + "/endless", engine));
   FERRY_RETURN_IF_ERROR(projects(argv[10], directory, engine));
   return embeds(argv[2], directory + "/encoder", engine);
 }

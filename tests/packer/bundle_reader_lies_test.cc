@@ -183,6 +183,30 @@ const Lie kLies[] = {
     {"switch at no token", [](Manifest& m) { m.rope_switch = 0; }, "rope_switch 0 is not inside"},
     {"switch beyond the context", [](Manifest& m) { m.rope_switch = 8; },
      "rope_switch 8 is not inside"},
+    {"a sink of other caches",
+     [](Manifest& m) {
+       m.version = kAttentionSinkManifestVersion;
+       m.attention_sink = {1, 4};
+     },
+     "attention_sink of 1 and 4 does not make the context_length 8"},
+    {"a sink without tokens",
+     [](Manifest& m) {
+       m.version = kAttentionSinkManifestVersion;
+       m.attention_sink = {0, 4};
+     },
+     "attention_sink of 0 and 4 does not make the context_length 8"},
+    {"a huge sink",
+     [](Manifest& m) {
+       m.version = kAttentionSinkManifestVersion;
+       m.attention_sink = {8, int64_t{1} << 62};
+     },
+     "does not make the context_length 8"},
+    {"calls longer than a window",
+     [](Manifest& m) {
+       m.version = kAttentionSinkManifestVersion;
+       m.attention_sink = {2, 3};
+     },
+     "prefill_length 4 is more than the window of attention_sink, 3"},
     {"layer missing", [](Manifest& m) { m.num_layers = 3; }, "end with layer 2, the model has 3"},
     {"placeholder beyond the vocabulary", [](Manifest& m) { m.image_token_id = 4; },
      "image_token_id 4 is outside of the vocabulary of 4"},
