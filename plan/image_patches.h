@@ -29,7 +29,8 @@ Result<std::optional<ImageShape>> picture_shape(const ConvertOptions& options,
 Result<int64_t> image_patches(const ConvertOptions& options, const converters::ModelConfig& config,
                               int64_t context_length);
 
-// Sets the length of the lists of patches that a vision tower takes, and the tokens behind rows of
+// Sets the length of the lists of patches that a vision tower takes, or the size of the pictures of
+// a tower of convolutions, and the tokens behind rows of
 // a picture that it gives in one program, and checks that the processor leaves pictures of
 // options.image_size as they are. `copied` are the files of the checkpoint. Without a processor the
 // length is that of the defaults of its class. kBadInput for a processor whose patches or squares

@@ -34,13 +34,14 @@ def extractor(**settings):
     return transformers.Gemma3nAudioFeatureExtractor(**{**dict(feature_size=16), **settings})
 
 
-def processor(sound=None, template=TURNS, rows=ROWS):
+def processor(sound=None, template=TURNS, rows=ROWS, side=32, tokens=256, **pixels):
     words = vision.byte_tokenizer(SPECIAL, bos_token="<bos>", eos_token="<eos>", pad_token="<pad>", boi_token="<start_of_image>",
                                   boa_token="<start_of_audio>", eoi_token="<end_of_image>", image_token="<image_soft_token>",
                                   eoa_token="<end_of_audio>", audio_token="<audio_soft_token>")
     assert words.audio_token_id == AUDIO, words.audio_token_id
-    pixels = transformers.SiglipImageProcessor(size=dict(height=32, width=32))
-    return transformers.Gemma3nProcessor(sound or extractor(), pixels, words, chat_template=template, audio_seq_length=rows)
+    pixels = transformers.SiglipImageProcessor(size=dict(height=side, width=side), **pixels)
+    return transformers.Gemma3nProcessor(sound or extractor(), pixels, words, chat_template=template, audio_seq_length=rows,
+                                         image_seq_length=tokens)
 
 
 def audio_config(**changed):
@@ -58,9 +59,16 @@ def text_config(**changed):
 
 
 def config_of(audio=None, text=None, vision=None, **outer):
-    tower = dict(architecture="test_efficientnet", hidden_size=24, vocab_size=4, vocab_offset=IMAGES, **(vision or {}))
+    tower = {**dict(architecture="test_efficientnet", hidden_size=24, vocab_size=4, vocab_offset=IMAGES), **(vision or {})}
     return {**dict(text_config=text or text_config(), vision_config=tower, audio_config=audio or audio_config(), boi_token_id=3,
                    boa_token_id=4, eoi_token_id=264, image_token_id=265, eoa_token_id=266, audio_token_id=AUDIO), **outer}
+
+
+def seeing_config(blocks, side=2, **arguments):
+    """The config of a model with a tower of these blocks, which makes side x side rows of a picture."""
+    tower = dict(architecture="mobilenetv5_300m_enc", hidden_size=2048,
+                 model_args=dict(dict(block_args=blocks, stem_size=8, msfa_output_resolution=side), **arguments))
+    return config_of(vision=tower, vision_soft_tokens_per_image=side * side)
 
 
 def make_model(folder, seed, config, dtype, sound=None, rows=ROWS, **generation):
