@@ -130,7 +130,7 @@ class MobileNet {
     Picture y = block.kind == MobileNetKind::kEdge       ? edge(x, block, name)
                 : block.kind == MobileNetKind::kInverted ? inverted(x, block, name)
                                                          : attention(x, block, name);
-    if (net_.layer_scale && block.kind != MobileNetKind::kEdge) {
+    if (block.kind != MobileNetKind::kEdge) {
       y.rows = b_.mul(y.rows, b_.weight(name + ".scale", {features(y.channels)}));
     }
     if (block.skips) y.rows = b_.add(y.rows, x.rows);
@@ -163,8 +163,8 @@ class MobileNet {
     y.rows = normed(linear(y, name + ".w2", block.out), name + ".w2_norm");
     y.channels = block.out;
     if (block.behind > 0) {
-      const bool strides = block.before == 0 && block.between == 0;
-      y = convolved(y, name + ".behind", y.channels, block.behind, strides ? block.stride : 1,
+      y = convolved(y, name + ".behind", y.channels, block.behind,
+                    block.strides_behind() ? block.stride : 1,
                     /*by_channel=*/true);
       y.rows = normed(y.rows, name + ".behind_norm");
     }

@@ -20,7 +20,6 @@ constexpr const char* kArchitecture = "mobilenetv5_300m_enc";
 constexpr const char* kArgs = "model_args";
 constexpr const char* kBlocks = "block_args";
 constexpr const char* kFused = "msfa_indices";
-constexpr const char* kScale = "layer_scale_init_value";
 // The reference fixes the width of the tower, and how much wider its last layer is inside.
 constexpr int64_t kWidth = 2048, kFusionExpansion = 2;
 // The reference makes of further strides convolutions with gaps.
@@ -83,7 +82,7 @@ class MobileNetReader {
   Status read() {
     FERRY_RETURN_IF_ERROR(check_args());
     FERRY_RETURN_IF_ERROR(read_stem());
-    if (args_ != nullptr && args_->states(kBlocks)) {
+    if (args_ != nullptr && args_->find(kBlocks) != nullptr) {
       FERRY_RETURN_IF_ERROR(read_stages());
     } else {
       add_stages();
@@ -92,24 +91,31 @@ class MobileNetReader {
   }
 
  private:
-  // Refuses arguments that are not read. Those for training have no effect.
+  // Refuses arguments that are not read. Those for training and for first values have no effect,
+  // and timm takes a null for an argument that is not stated.
   Status check_args() {
     if (args_ == nullptr) return {};
-    constexpr std::string_view kRead[] = {
-        "channel_multiplier", "stem_size",      "fix_stem",
-        "stem_bias",          "drop_path_rate", kBlocks,
-        "drop_rate",          kScale,           kFused,
-        "in_chans",           "pad_type",       "msfa_output_resolution"};
+    constexpr std::string_view kRead[] = {"channel_multiplier",
+                                          "stem_size",
+                                          "fix_stem",
+                                          "stem_bias",
+                                          "drop_path_rate",
+                                          kBlocks,
+                                          "drop_rate",
+                                          "layer_scale_init_value",
+                                          kFused,
+                                          "in_chans",
+                                          "pad_type",
+                                          "msfa_output_resolution"};
     for (const auto& [name, value] : vision_.find(kArgs)->items()) {
-      const bool known = std::ranges::count(kRead, name) > 0;
-      if (known && (!value.is_null() || name == kScale || name == kFused)) continue;
-      return args_->error(
-          ErrorCode::kUnsupported, name,
-          known ? "is null: not supported" : "is an argument of timm that is not supported");
+      if (value.is_null() || std::ranges::count(kRead, name) > 0) continue;
+      return args_->error(ErrorCode::kUnsupported, name,
+                          "is an argument of timm that is not supported");
     }
-    if (args_->states("pad_type") && FERRY_TRY(args_->text("pad_type")) != "same") {
+    if (FERRY_TRY(args_->text("pad_type")).value_or("same") != "same") {
       return args_->error(ErrorCode::kUnsupported, "pad_type", "is not same: not supported");
     }
+    FERRY_TRY(args_->number("layer_scale_init_value", {-1e6, 1e6}));
     for (const char* rate : {"drop_rate", "drop_path_rate"}) {
       FERRY_TRY(args_->number(rate, {0.0, 1.0}));
     }
@@ -127,8 +133,6 @@ class MobileNetReader {
       size = FERRY_TRY(args_->integer_or("stem_size", kChannelRange, size));
       fixed = FERRY_TRY(args_->flag_or("fix_stem", multiplier_ < 1.0));
       out_.stem_bias = FERRY_TRY(args_->flag_or("stem_bias", true));
-      const auto scale = FERRY_TRY(args_->number(kScale, {-1e6, 1e6}));
-      out_.layer_scale = scale.has_value() || !args_->states(kScale);
     }
     out_.stem = channels_ = fixed ? size : scaled(size);
     return {};
@@ -187,7 +191,7 @@ class MobileNetReader {
     const auto is_list = [](const json& list, size_t most) {
       return list.is_array() && !list.empty() && list.size() <= most;
     };
-    if (stages == nullptr || !is_list(*stages, 1 << 10)) return args_->bad(kBlocks, "is no list");
+    if (!is_list(*stages, 1 << 10)) return args_->bad(kBlocks, "is no list");
     if (stages->size() > kMostStages) {
       return args_->error(
           ErrorCode::kUnsupported, kBlocks,
@@ -196,8 +200,8 @@ class MobileNetReader {
     for (size_t i = 0; i < stages->size(); ++i) {
       const json& blocks = (*stages)[i];
       if (!is_list(blocks, kMostBlocks)) {
-        return args_->bad(kBlocks,
-                          fmt::format("[{}] is no list of 1 to {} blocks", i, kMostBlocks));
+        return args_->bad(fmt::format("{}[{}]", kBlocks, i),
+                          fmt::format("is no list of 1 to {} blocks", kMostBlocks));
       }
       out_.stages.emplace_back();
       for (size_t j = 0; j < blocks.size(); ++j) {
@@ -313,7 +317,7 @@ class MobileNetReader {
     std::set<int64_t> fused = {states - 2, states - 1};
     out_.side = 16;
     if (args_ != nullptr) {
-      if (args_->states(kFused)) fused = FERRY_TRY(read_fused(states));
+      if (args_->find(kFused) != nullptr) fused = FERRY_TRY(read_fused(states));
       out_.side = FERRY_TRY(args_->integer_or("msfa_output_resolution", {1, kMostSide}, 16));
     }
     out_.fused.assign(fused.begin(), fused.end());
@@ -324,7 +328,7 @@ class MobileNetReader {
   // A number stands for so many of the last outputs.
   Result<std::set<int64_t>> read_fused(int64_t states) const {
     const json* stated = args_->find(kFused);
-    if (stated != nullptr && stated->is_number()) {
+    if (stated->is_number()) {
       const int64_t last = FERRY_TRY(args_->required(kFused, {1, states}));
       std::set<int64_t> all;
       for (int64_t i = states - last; i < states; ++i) all.insert(i);

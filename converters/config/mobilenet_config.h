@@ -24,9 +24,10 @@ struct MobileNetBlock {
   int64_t heads = 0, head_dim = 0, kv_stride = 1;
   bool skips = true;  // the input of the block is added to its output
 
-  // The convolution that has the stride of the block, which is the first of these that is there.
-  bool strides_between() const { return between > 0; }
-  bool strides_before() const { return between == 0 && before > 0; }
+  // The convolution between the linears has the stride of the block; without it the one before
+  // them, and without both the one behind.
+  bool strides_before() const { return between == 0; }
+  bool strides_behind() const { return between == 0 && before == 0; }
   bool operator==(const MobileNetBlock&) const = default;
 };
 
@@ -37,9 +38,8 @@ struct MobileNetConfig {
   // The outputs that are put together, in ascending order: 0 is that of the first convolution, N
   // that of the N-th stage.
   std::vector<int64_t> fused = {};
-  int64_t middle = 0;       // channels between the linears behind them
-  int64_t side = 0;         // of the square of rows that a picture becomes
-  bool layer_scale = true;  // the output of an inverted block, or of attention, times a vector
+  int64_t middle = 0;  // channels between the linears behind them
+  int64_t side = 0;    // of the square of rows that a picture becomes
 
   // Returns the side of the picture that a convolution with padding makes.
   static int64_t strided(int64_t side, int64_t stride) { return (side + stride - 1) / stride; }

@@ -63,7 +63,7 @@ class MobileNetKeys {
       add_norm("bn2", "w2_norm");
       return;
     }
-    if (net_.layer_scale) rename(from_ + "layer_scale.gamma", to_ + "scale");
+    rename(from_ + "layer_scale.gamma", to_ + "scale");
     if (block.kind == MobileNetKind::kAttention) return add_attention(block);
     add_channels("dw_start", "before", block.before);
     add_linear("pw_exp.conv", "w1", block.in, block.middle);

@@ -89,6 +89,27 @@ CASES = [dict(messages=[gemma4.user("@mono_16.wav", "What is said?")]),
          dict(messages=[gemma4.user("No sound, but <end_of_image> and <end_of_audio>")])]
 
 
+BOTH = [dict(messages=[gemma4.user("#noise.png", "@mono_8.wav", "Do they fit?")]),
+        dict(messages=[gemma4.user("@mono_16.wav"), dict(role="assistant", content=[dict(type="text", text="A tone.")]),
+                       gemma4.user("And ", "#tiny.png", " or ", "#noise.png", "?")]),
+        dict(prompt=" and the picture", audio=["mono_8.wav"], image=["tiny.png"]),
+        dict(messages=[gemma4.user("No picture, but <end_of_image> and <start_of_image>")])]
+
+
+def write_answers(folder, cases, model, made, sounds):
+    """answers.json: the ids of each case and the tokens of generate()."""
+    inputs = [gemma4.inputs_of(made, sounds, case) for case in cases]
+    answers = [dict(case, ids=given["input_ids"][0].tolist(), tokens=gemma4.answer(model, given, 10)) for case, given in zip(cases, inputs)]
+    (folder / "answers.json").write_text("[" + ",\n".join(json.dumps(case, separators=(",", ":")) for case in answers) + "]\n")
+    return answers
+
+
+def answer_both(folder):
+    """What a checkpoint with both towers answers to pictures and sounds."""
+    model = models.load(transformers.Gemma3nForConditionalGeneration, folder)
+    write_answers(folder, BOTH, model, transformers.AutoProcessor.from_pretrained(folder), speech.ROOT / "testdata/sound")
+
+
 def make_frames(sounds):
     """Frames of three sounds with settings of the feature extractor that tests/media/usm_mel_test.cc states."""
     other = dict(feature_size=12, frame_length_ms=20.0, hop_length_ms=12.5, fft_overdrive=False, preemphasis=0.0, input_scale_factor=3.0,
@@ -121,15 +142,13 @@ def main():
     for seed in range(100):
         model = make_model(folder, seed, config_of(), torch.bfloat16, max_new_tokens=10)
         made = transformers.AutoProcessor.from_pretrained(folder)
-        inputs = [gemma4.inputs_of(made, sounds, case) for case in CASES]
-        answers = [dict(case, ids=given["input_ids"][0].tolist(), tokens=gemma4.answer(model, given, 10)) for case, given in zip(CASES, inputs)]
+        answers = write_answers(folder, CASES, model, made, sounds)
         varied = sum(len(set(case["tokens"])) > 3 for case in answers)
         print(f"seed {seed}: {varied} varied answers", flush=True)
         if varied == len(answers) and len({tuple(case["tokens"]) for case in answers}) == len(answers):
             break
     else:
         sys.exit("make_gemma3n_sound_golden.py: no seed gives different answers")
-    (folder / "answers.json").write_text("[" + ",\n".join(json.dumps(case, separators=(",", ":")) for case in answers) + "]\n")
     out, prompts = folder / "golden.safetensors", folder / "prompts.jsonl"
     out.unlink(missing_ok=True)
     prompts.write_text("".join(json.dumps(row) + "\n" for row in (

@@ -403,6 +403,9 @@ def make(name, testdata):
     safetensors.torch.save_file(kept, golden)
     cases = {case: dict(images=images, messages=messages) for case, (images, messages) in CHATS.items()}
     (folder / "cases.json").write_text(json.dumps(cases, indent=1) + "\n")
+    if name == "gemma3n":
+        import make_gemma3n_sound_golden as whole
+        whole.answer_both(folder)
     for path in folder.iterdir():
         path.chmod(0o644)
     list_keys(folder, testdata / "families" / (name + "_images"))
