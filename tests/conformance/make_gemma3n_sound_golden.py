@@ -71,11 +71,11 @@ def seeing_config(blocks, side=2, **arguments):
     return config_of(vision=tower, vision_soft_tokens_per_image=side * side)
 
 
-def make_model(folder, seed, config, dtype, sound=None, rows=ROWS, **generation):
+def make_model(folder, seed, config, dtype, sound=None, rows=ROWS, pixels=None, **generation):
     model = models.build(transformers.Gemma3nForConditionalGeneration, config, seed).to(dtype)
     model.generation_config = transformers.GenerationConfig(bos_token_id=1, eos_token_id=END, pad_token_id=0, **generation)
     model.save_pretrained(folder)
-    processor(sound, rows=rows).save_pretrained(folder)
+    processor(sound, rows=rows, **(pixels or {})).save_pretrained(folder)
     for path in folder.iterdir():
         path.chmod(0o644)
     return models.load(transformers.Gemma3nForConditionalGeneration, folder)
