@@ -3,6 +3,7 @@
 // models/mobilenetv5.py.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
