@@ -229,6 +229,7 @@ constexpr Field kClipFields[] = {
     {"do_center_crop", crops},
     {"do_pad", always_false},
 };
+Status normalize(const json& value, Settings& s) { return set_bool(value, s.normalize); }
 Status tile_tokens(const json& value, Settings& s) {
   return set_int(value, 1 << 16, s.tile_tokens);
 }
@@ -239,6 +240,35 @@ constexpr Field kSiglipFields[] = {
     {"do_center_crop", crops},
     {"do_pad", always_false},
     {"image_seq_length", tile_tokens},
+};
+// Older files have the fields of the feature extractor of sounds beside these.
+constexpr Field kGemma3nFields[] = {
+    {"size", square},
+    {"do_normalize", normalize},
+    {"do_pad", always_false},
+    {"image_seq_length", no_effect},
+    {"audio_seq_length", no_effect},
+    {"dither", no_effect},
+    {"feature_extractor_type", no_effect},
+    {"feature_size", no_effect},
+    {"fft_length", no_effect},
+    {"fft_overdrive", no_effect},
+    {"frame_length", no_effect},
+    {"frame_length_ms", no_effect},
+    {"hop_length", no_effect},
+    {"hop_length_ms", no_effect},
+    {"input_scale_factor", no_effect},
+    {"max_frequency", no_effect},
+    {"mel_floor", no_effect},
+    {"min_frequency", no_effect},
+    {"padding_side", no_effect},
+    {"padding_value", no_effect},
+    {"per_bin_mean", no_effect},
+    {"per_bin_stddev", no_effect},
+    {"preemphasis", no_effect},
+    {"preemphasis_htk_flavor", no_effect},
+    {"return_attention_mask", no_effect},
+    {"sampling_rate", no_effect},
 };
 constexpr Field kLlavaFields[] = {
     {"size", clip_target},
@@ -283,8 +313,6 @@ constexpr Field kPixtralFields[] = {
     {"patch_size", no_effect},
     {"do_pad", always_true},
 };
-
-Status normalize(const json& value, Settings& s) { return set_bool(value, s.normalize); }
 
 // The budgets that the reference knows.
 Status budget(const json& value, Settings& s) {
@@ -426,6 +454,7 @@ constexpr std::string_view kQwenProcessors[] = {"Qwen2VLProcessor", "Qwen2_5_VLP
                                                 "Qwen3VLProcessor"};
 constexpr std::string_view kLlavaProcessors[] = {"LlavaProcessor"};
 constexpr std::string_view kSiglipProcessors[] = {"LlavaProcessor", "PaliGemmaProcessor"};
+constexpr std::string_view kGemma3nProcessors[] = {"Gemma3nProcessor"};
 constexpr std::string_view kLfm2VlProcessors[] = {"Lfm2VlProcessor"};
 constexpr std::string_view kLlavaNextProcessors[] = {"LlavaNextProcessor"};
 constexpr std::string_view kLlavaOnevisionProcessors[] = {"LlavaOnevisionProcessor"};
@@ -438,6 +467,7 @@ constexpr Kind kKinds[] = {
     {"CLIPImageProcessor", kLlavaProcessors, kClipFields, kClip},
     {"LlavaImageProcessor", kLlavaProcessors, kLlavaFields, kClip},
     {"SiglipImageProcessor", kSiglipProcessors, kSiglipFields, kSiglip},
+    {"SiglipImageProcessor", kGemma3nProcessors, kGemma3nFields, kSiglip},
     {"Gemma3ImageProcessor", kGemma3Processors, kGemma3Fields, kGemma3},
     {"Gemma4ImageProcessor", kGemma4Processors, kGemma4Fields, kGemma4},
     {"Qwen2VLImageProcessor", kQwenProcessors, kQwen2VlFields, kQwen2Vl},
@@ -451,11 +481,16 @@ constexpr Kind kKinds[] = {
 
 std::span<const Field> common_fields() { return kCommonFields; }
 
-const Kind* find_kind(std::string_view name) {
+const Kind* find_kind(std::string_view name, std::string_view processor) {
   constexpr std::string_view kFast = "Fast";  // of the same class in older versions
   if (name.ends_with(kFast)) name.remove_suffix(kFast.size());
-  const auto found = std::ranges::find(kKinds, name, &Kind::name);
-  return found == std::end(kKinds) ? nullptr : &*found;
+  const Kind* found = nullptr;
+  for (const Kind& kind : kKinds) {
+    if (kind.name != name) continue;
+    if (std::ranges::count(kind.processors, processor) > 0) return &kind;
+    if (found == nullptr) found = &kind;
+  }
+  return found;
 }
 
 }  // namespace ferry::media

@@ -28,7 +28,8 @@ struct Kind {
 // The fields of all kinds. They are applied in the order of the tables.
 std::span<const Field> common_fields();
 
-// Returns the kind of an image_processor_type; nullptr if there is none.
-const Kind* find_kind(std::string_view name);
+// Returns the kind of an image_processor_type that this processor_class uses, or another of the
+// type; nullptr if there is none.
+const Kind* find_kind(std::string_view name, std::string_view processor);
 
 }  // namespace ferry::media

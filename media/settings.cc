@@ -31,9 +31,10 @@ Result<std::string> class_in(const json& object, const char* field, const std::s
   return bad_input(fmt::format("{}: field '{}': not a name", where, field));
 }
 
-Result<const Kind*> kind_of(const std::string& name, const std::string& where) {
+Result<const Kind*> kind_of(const std::string& name, const std::string& processor,
+                            const std::string& where) {
   if (name.empty()) return bad_input(where + ": no field 'image_processor_type'");
-  if (const Kind* kind = find_kind(name)) return kind;
+  if (const Kind* kind = find_kind(name, processor)) return kind;
   return fail(ErrorCode::kUnsupported,
               where + ": image_processor_type " + quoted(name) + " is not supported");
 }
@@ -211,8 +212,8 @@ Result<Settings> settings_of(const ProcessorFiles& files, std::string processor)
   const std::string& where = files.fields_path;
   if (!fields.is_object()) return bad_input(where + ": not an object");
   const std::string name = FERRY_TRY(class_in(fields, "image_processor_type", where));
-  const Kind* kind = FERRY_TRY(kind_of(name, where));
   if (processor.empty()) processor = FERRY_TRY(class_in(fields, "processor_class", where));
+  const Kind* kind = FERRY_TRY(kind_of(name, processor, where));
   if (processor.empty()) return bad_input(where + ": no field 'processor_class'");
   if (std::ranges::find(kind->processors, processor) == kind->processors.end()) {
     return fail(ErrorCode::kUnsupported, where + ": processor_class " + quoted(processor) +

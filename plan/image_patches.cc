@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "converters/blocks/mobilenet_encoder.h"
 #include "core/text.h"
 #include "media/settings.h"
 #include "plan/tokenizer_notes.h"
@@ -38,6 +39,27 @@ Status take_lists(const media::Settings& settings, const std::string& name,
   }
   vision.max_patches = settings.max_patches();
   return {};
+}
+
+// Pictures of a tower of convolutions have any size.
+Status take_size(const media::Settings& settings, const std::string& name,
+                 converters::VisionConfig& vision) {
+  if (settings.kind != media::ProcessorKind::kClip) {
+    return bad_input(name + ": the image processor is not that of the vision tower");
+  }
+  vision.image_size = settings.tile;
+  return {};
+}
+
+Status check_states(const converters::VisionConfig& vision, const std::string& name) {
+  constexpr int64_t kMostValues = int64_t{1} << 28;
+  if (!vision.mobilenet) return {};
+  const int64_t values = converters::mobilenet_state_size(vision);
+  if (values <= kMostValues) return {};
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("{}: pictures of {} pixels a side make the vision tower hold {} numbers "
+                          "at once, where {} are the limit",
+                          name, vision.image_size, values, kMostValues));
 }
 
 // Pictures of the size that the programs take must not change in the image processor.
@@ -75,7 +97,8 @@ Result<converters::RowMarks> row_marks_in(const std::vector<packer::CopiedFile>&
 Status settle_patches(const ConvertOptions& options, const std::vector<packer::CopiedFile>& copied,
                       converters::ModelConfig& config) {
   const bool one_size = options.image_size && is_one_program(options);
-  if (!config.vision || (config.vision->max_patches == 0 && !one_size)) return {};
+  if (!config.vision) return {};
+  if (config.vision->max_patches == 0 && !config.vision->mobilenet && !one_size) return {};
   converters::VisionConfig& vision = *config.vision;
   const std::string name = printable(options.source);
   const text::ReadFile read = reader_of(copied);
@@ -84,6 +107,7 @@ Status settle_patches(const ConvertOptions& options, const std::vector<packer::C
   if (!preprocessor.empty() || !processor.empty()) {
     const media::Settings settings = FERRY_TRY(media::settings_from(preprocessor, processor, name));
     if (vision.max_patches > 0) FERRY_RETURN_IF_ERROR(take_lists(settings, name, vision));
+    if (vision.mobilenet) FERRY_RETURN_IF_ERROR(take_size(settings, name, vision));
     if (one_size) FERRY_RETURN_IF_ERROR(check_size(settings, *options.image_size));
     if (one_size && settings.kind == media::ProcessorKind::kPixtral) {
       vision.row_marks = FERRY_TRY(row_marks_in(copied, config.vocab_size, name));
@@ -92,6 +116,7 @@ Status settle_patches(const ConvertOptions& options, const std::vector<packer::C
   if (one_size && vision.max_patches > 0) {
     vision.max_patches = options.image_size->area() / (vision.patch_size * vision.patch_size);
   }
+  FERRY_RETURN_IF_ERROR(check_states(vision, name));
   return check_positions(vision, name);
 }
 

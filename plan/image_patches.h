@@ -29,13 +29,14 @@ Result<std::optional<ImageShape>> picture_shape(const ConvertOptions& options,
 Result<int64_t> image_patches(const ConvertOptions& options, const converters::ModelConfig& config,
                               int64_t context_length);
 
-// Sets the length of the lists of patches that a vision tower takes, and the tokens behind rows of
-// a picture that it gives in one program, and checks that the processor leaves pictures of
-// options.image_size as they are. `copied` are the files of the checkpoint. Without a processor the
-// length is that of the defaults of its class. kBadInput for a processor whose patches or squares
-// of patches are not those of the tower; kUnsupported for a tower without positions for a picture
-// of that length, and for a tokenizer without the tokens that the processor puts behind rows of a
-// picture; errors as for media::settings_from(). Other towers stay as they are.
+// Sets the length of the lists of patches that a vision tower takes, or the size of the pictures of
+// a tower of convolutions, and the tokens behind rows of a picture that it gives in one program,
+// and checks that the processor leaves pictures of options.image_size as they are. `copied` are the
+// files of the checkpoint. Without a processor the length is that of the defaults of its class.
+// kBadInput for a processor whose patches or squares of patches are not those of the tower;
+// kUnsupported for a tower without positions for a picture of that length, and for a tokenizer
+// without the tokens that the processor puts behind rows of a picture; errors as for
+// media::settings_from(). Other towers stay as they are.
 Status settle_patches(const ConvertOptions& options, const std::vector<packer::CopiedFile>& copied,
                       converters::ModelConfig& config);
 

@@ -39,6 +39,9 @@ const char* image_obstacle(const ConvertOptions& options, const converters::Mode
   if (config.vision && config.vision->tiled && is_one_program(options)) {
     return "one program of all components takes no pictures of several tiles";
   }
+  if (config.vision && config.vision->mobilenet && options.style == ProgramStyle::kEncoder) {
+    return "an encoder takes no images";
+  }
   if (!config.vision || !config.vision->any_shape) return nullptr;
   if (options.style.value_or(ProgramStyle::kStateful) != ProgramStyle::kStateful) {
     return "stateful programs alone take images of any shape";

@@ -79,7 +79,8 @@ class ImagePrompt {
   // The name of the tensor, 1 for placeholders but for is_two_way(), that the reference's model
   // takes; empty if none.
   std::string_view token_types() const {
-    const bool gemma = processor_.grammar == ImageGrammar::kGemma3 || is_two_way();
+    const bool gemma = processor_.grammar == ImageGrammar::kGemma3 ||
+                       processor_.grammar == ImageGrammar::kGemma3n || is_two_way();
     if (gemma) return "token_type_ids";
     const bool mixed =
         processor_.grammar == ImageGrammar::kQwenVl || processor_.grammar == ImageGrammar::kGemma4;

@@ -24,9 +24,8 @@ int64_t place_columns(const ModelConfig& config) {
          (has_places(config) ? kPlaces : 0);
 }
 
-// Returns the token whose layer inputs the rows of a sound have.
-int64_t sound_layer_token(const ModelConfig& config) {
-  const int64_t placeholder = config.audio->to_rows->token_id;
+// Returns the token whose layer inputs the rows of placeholders have.
+int64_t layer_token(const ModelConfig& config, int64_t placeholder) {
   return std::ranges::count(config.padded_ids, placeholder) > 0 ? config.pad_id : placeholder;
 }
 
@@ -44,7 +43,9 @@ std::vector<float> image_places(const ModelConfig& config, ImageShape shape) {
   for (int64_t row = 0; row < count; ++row) {
     const bool last = row + 1 == count;
     if (has_ends(config)) values.push_back(static_cast<float>(count - 1 - row));
-    if (has_tokens(config)) values.push_back(static_cast<float>(config.pad_id));
+    if (has_tokens(config)) {
+      values.push_back(static_cast<float>(layer_token(config, *config.vision->image_token_id)));
+    }
     if (!has_places(config)) continue;
     const int64_t step = last ? std::max(shape.rows, shape.columns) : 0;
     for (const int64_t value : {step, row / shape.columns, row % shape.columns}) {
@@ -116,7 +117,8 @@ ValueId placed_sound(GraphBuilder& b, const ModelConfig& config, const BuildOpti
   if (!options.placed_rows) return features;
   std::vector<float> values(static_cast<size_t>(config.hidden_size * config.deepstack()), 0.0F);
   if (has_ends(config)) values.push_back(0.0F);
-  if (has_tokens(config)) values.push_back(static_cast<float>(sound_layer_token(config)));
+  if (has_tokens(config))
+    values.push_back(static_cast<float>(layer_token(config, config.audio->to_rows->token_id)));
   if (has_places(config)) values.insert(values.end(), {1.0F, 0.0F, 0.0F});
   if (values.empty()) return features;
   const int64_t width = std::ssize(values);

@@ -31,16 +31,19 @@ ValueId embedded(GraphBuilder& b, const ModelConfig& config, const TokenRangeCon
 
 }  // namespace
 
-std::vector<TieRule> range_ties(const TokenRangeConfig& range) {
+std::vector<TieRule> range_ties(const TokenRangeConfig& range, bool pads) {
   const std::string tokens = range.name + ".tokens", padding = range.name + ".padding";
-  return {
-      {.name = "table of padding", .target = padding + ".weight", .same_as = tokens + ".weight"},
-      {.name = "norm of padding",
-       .target = padding + ".norm.weight",
-       .same_as = tokens + ".norm.weight"},
-      {.name = "linear behind the encoder",
-       .target = range.name + ".connector.w1.weight",
-       .same_as = tokens + ".projection.weight"}};
+  std::vector<TieRule> ties = {{.name = "linear behind the encoder",
+                                .target = range.name + ".connector.w1.weight",
+                                .same_as = tokens + ".projection.weight"}};
+  if (!pads) return ties;
+  ties.insert(
+      ties.begin(),
+      {{.name = "table of padding", .target = padding + ".weight", .same_as = tokens + ".weight"},
+       {.name = "norm of padding",
+        .target = padding + ".norm.weight",
+        .same_as = tokens + ".norm.weight"}});
+  return ties;
 }
 
 ValueId encoded_rows(GraphBuilder& b, const ModelConfig& config, const TokenRangeConfig& range,

@@ -24,8 +24,8 @@ ValueId encoded_rows(GraphBuilder& b, const ModelConfig& config, const TokenRang
 ValueId padding_row(GraphBuilder& b, const ModelConfig& config, const TokenRangeConfig& range,
                     int64_t id);
 
-// Returns the ties of the weights of these rows to those of the token embedding. The two programs
-// may have them in different dtypes.
-std::vector<TieRule> range_ties(const TokenRangeConfig& range);
+// Returns the ties of the weights of these rows, and of padding_row() if the encoder `pads`, to
+// those of the token embedding. The two programs may have them in different dtypes.
+std::vector<TieRule> range_ties(const TokenRangeConfig& range, bool pads);
 
 }  // namespace ferry::converters

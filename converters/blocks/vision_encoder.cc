@@ -5,6 +5,7 @@
 #include "converters/blocks/any_shape_encoder.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/gemma4_encoder.h"
+#include "converters/blocks/mobilenet_encoder.h"
 #include "converters/blocks/patch_grid.h"
 #include "converters/blocks/placed_rows.h"
 #include "core/program_interface.h"
@@ -189,6 +190,7 @@ Result<Methods> build_vision_encoder(const ModelConfig& config, const BuildOptio
   const VisionConfig& v = *config.vision;
   if (v.any_shape) return build_any_shape_encoder(config, options);
   if (v.gemma4) return build_gemma4_encoder(config, options);
+  if (v.mobilenet) return build_mobilenet_encoder(config, options);
   GraphBuilder b(static_cast<int32_t>(v.depth()));
   const auto encode = v.max_patches > 0 ? encode_list : encode_square;
   const ValueId rows = encode(b, v, options, config.hidden_size);

@@ -68,6 +68,11 @@ Status read_any_shape(const JsonFields& outer, const JsonFields& vision,
                       std::string_view activation, VisionConfig& config);
 // Reads a tower of Pixtral, without what is behind it.
 Status read_pixtral(const JsonFields& vision, VisionConfig& config);
+// Reads a MobileNet-v5 of timm: `architecture` and `model_args` of the tower, and the number of
+// rows of a picture, under this key of the outer config. kUnsupported, by name, for other
+// architectures and arguments.
+Status read_mobilenet(const JsonFields& outer, std::string_view rows_key, const JsonFields& vision,
+                      VisionConfig& config);
 // Reads what audio encoders of Gemma 3n and 4 have: hidden_size and the number of heads, under this
 // key, and what follows from them. Needs to_rows.
 Status read_usm_widths(const JsonFields& fields, std::string_view heads_key, AudioConfig& audio);

@@ -160,6 +160,12 @@ Result<std::optional<JsonFields>> JsonFields::object(std::string_view key) const
   return inside;
 }
 
+JsonFields JsonFields::item(const json& item, std::string_view place) const {
+  JsonFields inside(item, name_, path_ + std::string(place) + ".");
+  inside.log_ = log_;
+  return inside;
+}
+
 Result<std::optional<JsonFields>> JsonFields::object_or_default(std::string_view key) const {
   if (auto stated_object = FERRY_TRY(object(key))) return stated_object;
   if (defaults_ == nullptr || !defaults_->contains(key)) return std::nullopt;

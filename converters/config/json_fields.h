@@ -68,6 +68,9 @@ class JsonFields {
   Result<std::optional<std::vector<double>>> numbers(std::string_view key, FloatRange range) const;
   // Returns the object under `key`.
   Result<std::optional<JsonFields>> object(std::string_view key) const;
+  // Returns the object `item`, which must be one of a list of this object; `place` names it
+  // ("blocks[3]").
+  JsonFields item(const nlohmann::json& item, std::string_view place) const;
   // Like object(), but the default takes the place of an absent key or a null.
   Result<std::optional<JsonFields>> object_or_default(std::string_view key) const;
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "converters/config/mobilenet_config.h"
 #include "core/tiled_picture.h"
 
 namespace ferry::converters {
@@ -106,6 +107,9 @@ struct VisionConfig {
   bool two_way_in_windows = false;  // of two_way_images: only in layers with windows
   std::optional<AnyShapeConfig> any_shape = {};
   std::optional<Gemma4TowerConfig> gemma4 = {};
+  // Set for a tower of convolutions. It has neither heads nor patches, and the image processor
+  // states image_size.
+  std::optional<MobileNetConfig> mobilenet = {};
   // Set where features of tiles are put together to those of a picture (LLaVA-NeXT). Each tile has
   // the newline behind its features.
   std::optional<TiledPictureConfig> tiled = {};
@@ -123,7 +127,8 @@ struct VisionConfig {
   int64_t connector_size = 0;
 
   int64_t head_dim() const { return hidden_size / num_heads; }
-  int64_t grid() const { return image_size / patch_size; }  // patches of a side
+  // Returns the patches of a side.
+  int64_t grid() const { return mobilenet ? mobilenet->side : image_size / patch_size; }
   int64_t patches() const { return grid() * grid(); }
   int64_t patch_values() const {
     return channels * patch_size * patch_size * (any_shape ? any_shape->temporal_patch_size : 1);

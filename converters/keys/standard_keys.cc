@@ -180,8 +180,12 @@ std::vector<TieRule> standard_ties(const ModelConfig& config) {
                     .same_as = "tok_embeddings.weight",
                     .unless_stored = config.tie_unless_stored});
   }
+  const auto add_ties = [&](const TokenRangeConfig& range, bool pads) {
+    for (TieRule& tie : range_ties(range, pads)) ties.push_back(std::move(tie));
+  };
+  if (config.vision && config.vision->mobilenet) add_ties(config.token_ranges.front(), false);
   if (config.audio && config.audio->usm && config.audio->usm->gemma3n) {
-    for (TieRule& tie : range_ties(config.token_ranges.back())) ties.push_back(std::move(tie));
+    add_ties(config.token_ranges.back(), true);
   }
   return ties;
 }

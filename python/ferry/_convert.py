@@ -36,7 +36,7 @@ class ConvertOptions(TypedDict, total=False):
     - ``attention_sink``: sequences without an end: the first tokens and the last ones that every token attends to, such as (4, 252)
     - ``kv_type``, ``mask_type``, ``logits_type``: "f32", "f16", "bf16", "u16", "u8" or "i8"
     - ``all_logits``: logits of all tokens instead of the last one
-    - ``images``: the vision tower too, or text alone (gemma3, Qwen-VL); by default the tower if the checkpoint has it
+    - ``images``: the vision tower too, or text alone (gemma3, gemma3n, gemma4, Qwen-VL); by default the tower if the checkpoint has it
     - ``sounds``: the audio encoder too (gemma3n, gemma4); where ``images`` or this is given, the other is false by default
     - ``max_patches``: most patches of an image, where the tower takes images of any shape
     - ``one_program``: one program of all components, with the methods of the official runners

@@ -178,7 +178,12 @@ def drawn_gemma3n(r):
     rows = r.choice([188, own, own + 7])
     settings = drawn_extractor(r, mels)
     settings.update(hop_length_ms=hop, frame_length_ms=r.choice([32.0, 32.0, 20.0, 16.1, 8.0]))
-    return gemma3n.config_of(audio=audio, text=text, audio_soft_tokens_per_image=rows), settings, rows
+    config = gemma3n.config_of(audio=audio, text=text, audio_soft_tokens_per_image=rows)
+    if r.random() < 0.5:  # else its tower is of another architecture, and left out
+        blocks = [[vision.edge(8, 2)], [vision.inverted(8, 2, 3, 5), vision.mobile_attention(8, kv_stride=2), vision.inverted(8)]]
+        seen = gemma3n.seeing_config(blocks, 2)
+        config.update({key: seen[key] for key in ("vision_config", "vision_soft_tokens_per_image")})
+    return config, settings, rows
 
 
 def drawn_gemma4(r):
@@ -308,8 +313,9 @@ def gemma3n_model(promise, number):
     folder = promise.folder / f"gemma3n-{number}"
     folder.mkdir()
     config, settings, rows = drawn_gemma3n(r)
+    sees = "vision_soft_tokens_per_image" in config
     made = gemma3n.make_model(folder, r.randrange(1 << 30), config, r.choice([torch.float32, torch.bfloat16]), sound=gemma3n.extractor(**settings),
-                              rows=rows, max_new_tokens=8)
+                              rows=rows, pixels=dict(side=32, tokens=4) if sees else None, max_new_tokens=8)
     state_lengths(folder, settings)
     processor = transformers.AutoProcessor.from_pretrained(folder)
     name = gemma4_sound(r, folder, 2.5)
@@ -317,12 +323,15 @@ def gemma3n_model(promise, number):
     words = r.choice(["What is it?", "The <end_of_image> 12", "th\u00e9 <end_of_audio>"])
     case = r.choice([dict(messages=[gemma4.user("@" + name, words)]), dict(prompt=words, audio=[name]),
                      dict(messages=[gemma4.user("@" + name, "and", "@" + name, words)])])
+    if sees and r.random() < 0.7:
+        picture = r.choice(["noise.png", "tiny.png"])
+        case = r.choice([dict(messages=[gemma4.user("#" + picture, "@" + name, words)]), dict(prompt=words, audio=[name], image=[picture])])
     inputs = gemma4.inputs_of(processor, folder, case)
     case["ids"] = inputs["input_ids"][0].tolist()
     style = r.choice([[], ["--shards", str(r.randint(1, 4))], ["--layout", "one-program", "--max-sound", "3"], ["--prefill-length", "150"],
                       ["--program", "static", "--context-length", "1024"], ["--kv-dtype", "f16"]])
     common.convert(folder, folder / "bundle", "--dtype", "f32", *(["--context-length", "2048"] if "--context-length" not in style else []), *style)
-    if len(gemma4.files_of(case, "audio")) == 1:
+    if len(gemma4.files_of(case, "audio")) == 1 and not gemma4.files_of(case, "image"):
         prove(folder, case, name)
     wanted = gemma4.answer(made, inputs, 8)
     tokens = gemma4_answer(folder, case)
@@ -331,8 +340,8 @@ def gemma3n_model(promise, number):
     near = -(-len(speech.samples_of(folder / name)) // 128) == 47
     soundfile.write(folder / "other.wav", np.zeros(9000 if near else 6000), 16000)
     common.Ferry("run", folder / "bundle", "--audio", folder / name, "--audio", folder / "other.wav", "--chat", "a").ends_with(4)
-    return (f"{name}: {len(case['ids'])} ids, {rows} rows, {len(wanted)} tokens, frames within {far:.2g} (f32 of the extractor {rounding:.2g}), "
-            f"{' '.join(style) or 'plain'}")
+    return (f"{name}: {len(case['ids'])} ids, {rows} rows, {len(gemma4.files_of(case, 'image'))} pictures, {len(wanted)} tokens, "
+            f"frames within {far:.2g} (f32 of the extractor {rounding:.2g}), {' '.join(style) or 'plain'}")
 
 
 def gemma3n_lengths(promise):

@@ -34,13 +34,14 @@ def extractor(**settings):
     return transformers.Gemma3nAudioFeatureExtractor(**{**dict(feature_size=16), **settings})
 
 
-def processor(sound=None, template=TURNS, rows=ROWS):
+def processor(sound=None, template=TURNS, rows=ROWS, side=32, tokens=256, **pixels):
     words = vision.byte_tokenizer(SPECIAL, bos_token="<bos>", eos_token="<eos>", pad_token="<pad>", boi_token="<start_of_image>",
                                   boa_token="<start_of_audio>", eoi_token="<end_of_image>", image_token="<image_soft_token>",
                                   eoa_token="<end_of_audio>", audio_token="<audio_soft_token>")
     assert words.audio_token_id == AUDIO, words.audio_token_id
-    pixels = transformers.SiglipImageProcessor(size=dict(height=32, width=32))
-    return transformers.Gemma3nProcessor(sound or extractor(), pixels, words, chat_template=template, audio_seq_length=rows)
+    pixels = transformers.SiglipImageProcessor(size=dict(height=side, width=side), **pixels)
+    return transformers.Gemma3nProcessor(sound or extractor(), pixels, words, chat_template=template, audio_seq_length=rows,
+                                         image_seq_length=tokens)
 
 
 def audio_config(**changed):
@@ -58,16 +59,23 @@ def text_config(**changed):
 
 
 def config_of(audio=None, text=None, vision=None, **outer):
-    tower = dict(architecture="test_efficientnet", hidden_size=24, vocab_size=4, vocab_offset=IMAGES, **(vision or {}))
+    tower = {**dict(architecture="test_efficientnet", hidden_size=24, vocab_size=4, vocab_offset=IMAGES), **(vision or {})}
     return {**dict(text_config=text or text_config(), vision_config=tower, audio_config=audio or audio_config(), boi_token_id=3,
                    boa_token_id=4, eoi_token_id=264, image_token_id=265, eoa_token_id=266, audio_token_id=AUDIO), **outer}
 
 
-def make_model(folder, seed, config, dtype, sound=None, rows=ROWS, **generation):
+def seeing_config(blocks, side=2, **arguments):
+    """The config of a model with a tower of these blocks, which makes side x side rows of a picture."""
+    tower = dict(architecture="mobilenetv5_300m_enc", hidden_size=2048,
+                 model_args=dict(dict(block_args=blocks, stem_size=8, msfa_output_resolution=side), **arguments))
+    return config_of(vision=tower, vision_soft_tokens_per_image=side * side)
+
+
+def make_model(folder, seed, config, dtype, sound=None, rows=ROWS, pixels=None, **generation):
     model = models.build(transformers.Gemma3nForConditionalGeneration, config, seed).to(dtype)
     model.generation_config = transformers.GenerationConfig(bos_token_id=1, eos_token_id=END, pad_token_id=0, **generation)
     model.save_pretrained(folder)
-    processor(sound, rows=rows).save_pretrained(folder)
+    processor(sound, rows=rows, **(pixels or {})).save_pretrained(folder)
     for path in folder.iterdir():
         path.chmod(0o644)
     return models.load(transformers.Gemma3nForConditionalGeneration, folder)
@@ -79,6 +87,27 @@ CASES = [dict(messages=[gemma4.user("@mono_16.wav", "What is said?")]),
                         gemma4.user("And now?")]),
          dict(prompt="Which sound?", audio=["stereo_24.wav"]),
          dict(messages=[gemma4.user("No sound, but <end_of_image> and <end_of_audio>")])]
+
+
+BOTH = [dict(messages=[gemma4.user("#noise.png", "@mono_8.wav", "Do they fit?")]),
+        dict(messages=[gemma4.user("@mono_16.wav"), dict(role="assistant", content=[dict(type="text", text="A tone.")]),
+                       gemma4.user("And ", "#tiny.png", " or ", "#noise.png", "?")]),
+        dict(prompt=" and the picture", audio=["mono_8.wav"], image=["tiny.png"]),
+        dict(messages=[gemma4.user("No picture, but <end_of_image> and <start_of_image>")])]
+
+
+def write_answers(folder, cases, model, made, sounds):
+    """answers.json: the ids of each case and the tokens of generate()."""
+    inputs = [gemma4.inputs_of(made, sounds, case) for case in cases]
+    answers = [dict(case, ids=given["input_ids"][0].tolist(), tokens=gemma4.answer(model, given, 10)) for case, given in zip(cases, inputs)]
+    (folder / "answers.json").write_text("[" + ",\n".join(json.dumps(case, separators=(",", ":")) for case in answers) + "]\n")
+    return answers
+
+
+def answer_both(folder):
+    """What a checkpoint with both towers answers to pictures and sounds."""
+    model = models.load(transformers.Gemma3nForConditionalGeneration, folder)
+    write_answers(folder, BOTH, model, transformers.AutoProcessor.from_pretrained(folder), speech.ROOT / "testdata/sound")
 
 
 def make_frames(sounds):
@@ -113,15 +142,13 @@ def main():
     for seed in range(100):
         model = make_model(folder, seed, config_of(), torch.bfloat16, max_new_tokens=10)
         made = transformers.AutoProcessor.from_pretrained(folder)
-        inputs = [gemma4.inputs_of(made, sounds, case) for case in CASES]
-        answers = [dict(case, ids=given["input_ids"][0].tolist(), tokens=gemma4.answer(model, given, 10)) for case, given in zip(CASES, inputs)]
+        answers = write_answers(folder, CASES, model, made, sounds)
         varied = sum(len(set(case["tokens"])) > 3 for case in answers)
         print(f"seed {seed}: {varied} varied answers", flush=True)
         if varied == len(answers) and len({tuple(case["tokens"]) for case in answers}) == len(answers):
             break
     else:
         sys.exit("make_gemma3n_sound_golden.py: no seed gives different answers")
-    (folder / "answers.json").write_text("[" + ",\n".join(json.dumps(case, separators=(",", ":")) for case in answers) + "]\n")
     out, prompts = folder / "golden.safetensors", folder / "prompts.jsonl"
     out.unlink(missing_ok=True)
     prompts.write_text("".join(json.dumps(row) + "\n" for row in (

@@ -85,6 +85,9 @@ def eager(model):
 
 def build(cls, config, seed):
     model = eager(cls(cls.config_class(**copy.deepcopy(config))).float())
+    tower = getattr(model.config, "vision_config", None)
+    if getattr(tower, "model_args", None):  # timm writes into the lists of blocks that it is given
+        tower.model_args = copy.deepcopy(config["vision_config"]["model_args"])
     randomise(model, seed)
     if hasattr(model, "generation_config"):
         model.generation_config = transformers.GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=0)

@@ -334,7 +334,7 @@ def main():
             promise.case(f"{golden.parent.name}, texts {' '.join(style)}", source_in_f32, promise, runtime, golden.parent, style)
     for name in ("smolvlm",) if promise.sample else ("smolvlm", "internvl3_hf", "internvl3_opengvlab"):
         promise.case(f"{name}, images", in_f32, promise, runtime, common.TESTDATA / "vision" / name, "stateful")
-    for name in ("gemma3", "gemma4", "granite_vision", "lfm2_vl", "llava_next", "llava_onevision"):
+    for name in ("gemma3", "gemma3n", "gemma4", "granite_vision", "lfm2_vl", "llava_next", "llava_onevision"):
         promise.case(f"{name}, images", pictures_in_f32, promise, runtime, common.TESTDATA / "vision" / name)
 
     for source in [path for path in goldens if not promise.sample or path.name in ("llama", "qwen3")]:
@@ -342,7 +342,7 @@ def main():
             continue
         promise.case(f"{source.name}, TextLLMRunner", in_runner, promise, runtime, source, ["--dtype", "f32"])
     any_shape = ["--image-size", "32x32"]
-    for name, size in (("smolvlm", []), ("internvl3_hf", []), ("llava", []), ("gemma3", []), ("qwen2_vl", any_shape),
+    for name, size in (("smolvlm", []), ("internvl3_hf", []), ("llava", []), ("gemma3", []), ("gemma3n", []), ("qwen2_vl", any_shape),
                        ("qwen2_5_vl", any_shape), ("qwen3_vl", any_shape), ("qwen3_vl_moe", any_shape),
                        ("qwen3_5", any_shape), ("gemma4", any_shape), ("mistral3", any_shape),
                        ("llava_pixtral", any_shape), ("lfm2_vl", ["--image-size", "24x24"])):

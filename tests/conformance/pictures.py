@@ -11,6 +11,7 @@ import json
 import random
 
 import common
+import make_gemma3n_sound_golden as gemma3n_golden
 import make_vision_golden as golden  # it imports torch and transformers
 import PIL.Image
 import PIL.ImageOps
@@ -59,6 +60,13 @@ def gemma3(r):
     pixels.resample = r.choice([1, 2, 3])
     pixels.image_mean = [r.choice([0.5, 0.485, 0.4]) for _ in range(3)]
     return (processor, ["--pan-and-scan"], dict(do_pan_and_scan=True)) if r.random() < 0.5 else (processor, [], {})
+
+
+def gemma3n(r):
+    normal = r.random() < 0.5
+    return gemma3n_golden.processor(
+        side=r.choice([32, 48, 224, 768]), tokens=r.choice([1, 16, 256]), resample=r.choice([1, 2, 3]), do_normalize=normal,
+        image_mean=[r.choice([0.5, 0.485, 0.4]) for _ in range(3)]), [], {}
 
 
 def gemma4(r):
@@ -112,6 +120,38 @@ def gemma3_model(r):
     pixels = transformers.Gemma3ImageProcessor(size=dict(height=side * block * patch, width=side * block * patch))
     return cls, config, transformers.Gemma3Processor(pixels, processor.tokenizer, chat_template=processor.chat_template,
                                                      image_seq_length=side * side)
+
+
+def drawn_stage(r, channels):
+    """Blocks of a stage of a tower of timm: the first has its stride, the last is no attention."""
+    def inverted(stride=1):
+        kernels = dict(start=r.choice([0, 3, 4, 5]), mid=r.choice([0, 0, 3, 5]), end=r.choice([0, 0, 3]))
+        if stride > 1 and not any(kernels.values()):
+            kernels["start"] = 2
+        return golden.inverted(channels, stride, ratio=r.choice([1.0, 2.0, 2.3]), **kernels)
+
+    def other():
+        if r.random() < 0.5:
+            return golden.mobile_attention(channels, r.choice([1, 2, 3]), r.choice([3, 4, 8]), r.choice([1, 2, 3]), r.choice([1, 3, 4]))
+        return golden.edge(channels, 1, r.choice([1, 3, 4])) if r.random() < 0.3 else inverted()
+    first = golden.edge(channels, 2, r.choice([2, 3, 5]), r.choice([1.0, 2.0])) if r.random() < 0.4 else inverted(2)
+    made = [first, *[other() for _ in range(r.choice([0, 1, 2, 3]))]]
+    for block in made[1:]:
+        block["noskip"] = r.random() < 0.2
+    return made + ([inverted()] if made[-1]["block_type"] == "mqa" else [])
+
+
+def gemma3n_model(r):
+    """A tower of random stages over pictures of any size, of which all, some or one are put together."""
+    stages = [drawn_stage(r, r.choice([8, 16])) for _ in range(r.choice([1, 2, 3, 4]))]
+    side, size = r.choice([1, 2, 3, 4]), r.choice([32, 48, 61, 97])
+    count = len(stages) + 1
+    more = r.choice([{}, {}, dict(msfa_indices=sorted(r.sample(range(count), r.randint(1, count)))), dict(msfa_indices=r.randint(1, count)),
+                     dict(stem_bias=False, layer_scale_init_value=None), dict(channel_multiplier=r.choice([0.5, 1.5])),
+                     dict(stem_size=12, fix_stem=True)])
+    config = gemma3n_golden.seeing_config(stages, side, **more)
+    config["vision_config"]["rms_norm_eps"] = r.choice([1e-6, 1e-3])
+    return transformers.Gemma3nForConditionalGeneration, config, gemma3n_golden.processor(side=size, tokens=side * side)
 
 
 def gemma4_model(r):
@@ -364,9 +404,9 @@ REFUSED = ("are the most of the processor", "the reference has no rule for the c
 # Families whose pictures keep their shape, and which have no static programs for that.
 ANY_SHAPE = (*qwen_models.PROCESSORS, "mistral3", "llava_pixtral")
 
-PROCESSORS = dict(gemma3=gemma3, gemma4=gemma4, lfm2_vl=lfm2_vl, llava=llava, llava_next=llava_next, llava_onevision=llava_onevision, paligemma=paligemma, pixtral=pixtral, **{name: lambda r, name=name: (qwen_models.processor(name, r), [], {})
+PROCESSORS = dict(gemma3=gemma3, gemma3n=gemma3n, gemma4=gemma4, lfm2_vl=lfm2_vl, llava=llava, llava_next=llava_next, llava_onevision=llava_onevision, paligemma=paligemma, pixtral=pixtral, **{name: lambda r, name=name: (qwen_models.processor(name, r), [], {})
                                     for name in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")})
-MODELS = dict(gemma3=gemma3_model, gemma4=gemma4_model, lfm2_vl=lfm2_vl_model, llava=llava_model, llava_next=llava_next_model, llava_onevision=llava_onevision_model, granite_vision=granite_vision_model, llava_pixtral=llava_pixtral_model,
+MODELS = dict(gemma3=gemma3_model, gemma3n=gemma3n_model, gemma4=gemma4_model, lfm2_vl=lfm2_vl_model, llava=llava_model, llava_next=llava_next_model, llava_onevision=llava_onevision_model, granite_vision=granite_vision_model, llava_pixtral=llava_pixtral_model,
               mistral3=mistral3_model, paligemma=paligemma_model,
               **{name: lambda r, name=name: qwen_models.model(name, r) for name in qwen_models.PROCESSORS})
 STATIC = ["--program", "static", "--context-length", "200"]

@@ -107,7 +107,7 @@ TEST(Gemma3nSounds, LongSoundsAreCutAndOthersRefused) {
   expect_refused({"run", bundle, "--image", picture("tiny.png"), "--chat", "a"}, 2,
                  "takes no images");
   expect_refused({"convert", gemma3n(), "-o", dir / "i", "--inputs", "images"}, 4,
-                 "Ferry builds no vision tower of gemma3n");
+                 "mobilenetv5_300m_enc is supported");
   expect_refused({"convert", gemma3n(), "-o", dir / "l", "--max-sound", "31"}, 2,
                  "cuts sounds to 30 seconds");
   expect_refused({"convert", gemma3n(), "-o", dir / "o", "--layout", "one-program", "--inputs",

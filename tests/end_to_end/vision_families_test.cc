@@ -62,11 +62,13 @@ const Style kStaticStyles[] = {
      {"--mode", "lookahead"}},
 };
 
-// Images of gemma4 have up to 70 rows, in one call; its layers pass on more than one tensor.
+// Layers of gemma3n and gemma4 pass on more than one tensor. Images of gemma4 have up to 70 rows,
+// in one call.
 Line options_of(const std::string& family, const Style& style) {
   Line line = style.convert;
-  if (family != "gemma4") return line;
+  if (family != "gemma3n" && family != "gemma4") return line;
   std::erase(line, "--shards-in-one-file");
+  if (family == "gemma3n") return line;
   for (size_t i = 0; i + 1 < line.size(); ++i) {
     if (line[i] == "--context-length") line[i + 1] = "256";
     if (line[i] == "--prefill-length") line[i + 1] = "71";
@@ -136,17 +138,17 @@ const Style kWholeStyles[] = {
      {"--mode", "kv"}},
 };
 
-const char* const kFamilies[] = {"gemma3",     "gemma4",          "lfm2_vl",        "llava",
-                                 "llava_next", "llava_onevision", "granite_vision", "llava_pixtral",
-                                 "mistral3",   "paligemma",       "paligemma2",     "qwen2_5_vl",
-                                 "qwen2_vl",   "qwen3_vl",        "qwen3_vl_moe",   "qwen3_5"};
+const char* const kFamilies[] = {
+    "gemma3",          "gemma3n",        "gemma4",        "lfm2_vl",      "llava",     "llava_next",
+    "llava_onevision", "granite_vision", "llava_pixtral", "mistral3",     "paligemma", "paligemma2",
+    "qwen2_5_vl",      "qwen2_vl",       "qwen3_vl",      "qwen3_vl_moe", "qwen3_5"};
 const char* const kCutFamilies[] = {
-    "gemma3",          "gemma4",         "lfm2_vl",       "llava",    "llava_next",
-    "llava_onevision", "granite_vision", "llava_pixtral", "mistral3", "qwen2_5_vl",
-    "qwen2_vl",        "qwen3_vl",       "qwen3_vl_moe",  "qwen3_5"};
+    "gemma3",     "gemma3n",         "gemma4",         "lfm2_vl",       "llava",
+    "llava_next", "llava_onevision", "granite_vision", "llava_pixtral", "mistral3",
+    "qwen2_5_vl", "qwen2_vl",        "qwen3_vl",       "qwen3_vl_moe",  "qwen3_5"};
 const char* const kWholeFamilies[] = {"paligemma", "paligemma2"};
-const char* const kStaticFamilies[] = {"gemma3",     "gemma4",          "lfm2_vl",       "llava",
-                                       "llava_next", "llava_onevision", "granite_vision"};
+const char* const kStaticFamilies[] = {"gemma3", "gemma3n",    "gemma4",          "lfm2_vl",
+                                       "llava",  "llava_next", "llava_onevision", "granite_vision"};
 INSTANTIATE_TEST_SUITE_P(Families, VisionFamily, testing::ValuesIn(kFamilies),
                          [](const auto& test) { return std::string(test.param); });
 const auto name_of_style = [](const auto& test) {

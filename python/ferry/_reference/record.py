@@ -160,6 +160,9 @@ class Recorder:
 
     def watch_images(self, hooks, put, features, by_image):
         tower, connector = tower_of(self.model)
+        if self.source.model_type == "gemma3n":
+            self.watch_blocks(hooks, put, tower)
+            return
         for i, layer in enumerate(layers_of(tower)):
             def before(_, arguments, options, i=i):
                 put(f"vision_hidden_states.{i}", by_image(input_of(arguments, options)))
@@ -175,6 +178,18 @@ class Recorder:
             return
         hooks.append(connector.register_forward_hook(
             lambda _, __, out: features.append(out.reshape(1 if out.dim() == 2 else out.shape[0], -1, out.shape[-1]))))
+
+    def watch_blocks(self, hooks, put, tower):
+        """The blocks of a tower of convolutions, of whose pictures [images,channels,H,W] the pixels are rows."""
+        for i, block in enumerate(block for stage in tower.timm_model.blocks for block in stage):
+            def before(_, arguments, i=i):
+                put(f"vision_hidden_states.{i}", arguments[0].flatten(2).transpose(1, 2))
+            hooks.append(block.register_forward_pre_hook(before))
+        # transformers multiplies the output in its place.
+        hooks.append(tower.register_forward_hook(
+            lambda _, __, out: put("vision_last_hidden_state", first_tensor(out).flatten(2).transpose(1, 2).clone())))
+        # The embedder makes rows of tokens too.
+        hooks.append(self.model.model.register_forward_hook(lambda _, __, out: put("image_features", out.image_hidden_states)))
 
     def watch_sound(self, hooks, put):
         """An encoder whose windows, or whose frames of one sound, become rows of the decoder."""

@@ -7,7 +7,7 @@ import re
 from .errors import BAD_INPUT, IO, UNSUPPORTED, Refused, one_line
 
 # Vision-language models whose towers Ferry converts; of others it converts the text decoder.
-SEEING = ("smolvlm", "idefics3", "internvl", "gemma3", "gemma4", "lfm2_vl", "llava", "llava_next", "llava_onevision", "mistral3", "paligemma", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5",
+SEEING = ("smolvlm", "idefics3", "internvl", "gemma3", "gemma3n", "gemma4", "lfm2_vl", "llava", "llava_next", "llava_onevision", "mistral3", "paligemma", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5",
           "qwen3_5_moe")
 # Models of speech: an audio encoder, and a text decoder that attends to its output.
 HEARING = ("whisper", "moonshine")
@@ -142,6 +142,9 @@ class Source:
         if missing or wrong:
             why = f"lacks {len(missing)} weights, first {missing[0]}" if missing else f"does not fit its config: {wrong[0]}"
             raise Refused(BAD_INPUT, f"{self.folder}: the checkpoint {why}")
+        tower = getattr(model.config, "vision_config", None)
+        if getattr(tower, "model_args", None):  # timm writes into the lists of blocks that it is given
+            tower.model_args = self.config.vision_config.model_args
         return plain(model.to(getattr(torch, dtype)) if not quantised else model.to(dtype=getattr(torch, dtype)))
 
     def dequantising(self, quantised):

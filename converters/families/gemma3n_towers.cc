@@ -1,6 +1,7 @@
-// Gemma 3n with sounds: convolutions that make a row of several log-mel frames, layers of two half
-// MLPs around attention to near rows and a convolution, of whose rows every fourth becomes one of
-// the text decoder. Placeholders behind these, and token ids that stand for images and sounds, have
+// Gemma 3n with images and sounds. Of images a MobileNet-v5, whose rows are those of a square. Of
+// sounds convolutions that make a row of several log-mel frames, layers of two half MLPs around
+// attention to near rows and a convolution, of whose rows every fourth becomes one of the text
+// decoder. Placeholders behind these, and token ids that stand for images and sounds, have
 // embeddings of tables of their own. Source: transformers, models/gemma3n/modeling_gemma3n.py.
 
 #include <fmt/format.h>
@@ -11,21 +12,25 @@
 #include "converters/config/config_parts.h"
 #include "converters/families/vision_families.h"
 #include "converters/keys/gemma3n_audio_keys.h"
+#include "converters/keys/mobilenet_keys.h"
 #include "converters/keys/standard_keys.h"
 #include "core/text.h"
 
-namespace ferry::converters::families::gemma3n_sounds {
+namespace ferry::converters::families::gemma3n_towers {
 namespace {
 
 constexpr const char* kAudioKey = "audio_config";
+constexpr const char* kNoImages = "vision: no images are asked for";
+constexpr const char* kNoSounds = "audio: no sounds are asked for";
 constexpr const char* kKernels = "sscp_conv_kernel_size";
 constexpr const char* kSteps = "sscp_conv_stride_size";
 constexpr IntRange kPlaceRange = {0, 1024}, kRowsRange = {1, 1024}, kMelsRange = {1, 1024},
-                   kSoftRange = {1, 1 << 16}, kTokenRange = {0, INT32_MAX}, kSideRange = {1, 64};
+                   kSoftRange = {1, 1 << 16}, kIdRange = {0, INT32_MAX}, kSideRange = {1, 64};
 constexpr FloatRange kLogitCap = {1e-3, 1e6}, kClipRange = {1e-3, DBL_MAX};
 
-constexpr const char* kOuterDefaults = R"({"audio_soft_tokens_per_image": 188,
-                                           "audio_token_id": 262273})";
+constexpr const char* kOuterDefaults =
+    R"({"audio_soft_tokens_per_image": 188, "audio_token_id": 262273,
+        "vision_soft_tokens_per_image": 256, "image_token_id": 262145})";
 constexpr const char* kEncoderDefaults =
     R"({"vocab_size": 128, "vocab_offset": 262272, "input_feat_size": 128, "hidden_size": 1536,
         "rms_norm_eps": 1e-6, "gradient_clipping": 1e10, "conf_attention_chunk_size": 12,
@@ -35,8 +40,9 @@ constexpr const char* kEncoderDefaults =
         "conf_residual_weight": 0.5, "sscp_conv_channel_size": [128, 32],
         "sscp_conv_group_norm_eps": 1e-3, "sscp_conv_kernel_size": [[3, 3], [3, 3]],
         "sscp_conv_stride_size": [[2, 2], [2, 2]]})";
-constexpr const char* kTowerDefaults =
-    R"({"hidden_size": 2048, "vocab_size": 128, "vocab_offset": 262144, "rms_norm_eps": 1e-6})";
+constexpr VisionTower kTower = {
+    "gemma3n_vision",
+    R"({"hidden_size": 2048, "vocab_size": 128, "vocab_offset": 262144, "rms_norm_eps": 1e-6})"};
 
 // Reads [[time, bins], [time, bins]].
 Status read_pairs(const JsonFields& fields, const char* key, int64_t (&out)[2][2]) {
@@ -90,7 +96,7 @@ Result<TokenRangeConfig> read_range(const JsonFields& fields, const char* name) 
   range.name = name;
   range.width = FERRY_TRY(fields.required("hidden_size", kSizeRange));
   range.table_rows = FERRY_TRY(fields.required("vocab_size", kSizeRange));
-  range.first = FERRY_TRY(fields.required("vocab_offset", kTokenRange));
+  range.first = FERRY_TRY(fields.required("vocab_offset", kIdRange));
   range.norm_eps = FERRY_TRY(fields.number_or("rms_norm_eps", kEpsRange, range.norm_eps));
   return range;
 }
@@ -122,7 +128,13 @@ Status read_sound(const JsonFields& outer, ModelConfig& config) {
   usm.greatest = FERRY_TRY(fields->number_or("gradient_clipping", kClipRange, usm.greatest));
   usm.norm_eps = FERRY_TRY(fields->number_or("rms_norm_eps", kEpsRange, usm.norm_eps));
   own.rows = FERRY_TRY(outer.required("audio_soft_tokens_per_image", kSoftRange));
-  audio.to_rows->token_id = FERRY_TRY(outer.required("audio_token_id", kTokenRange));
+  audio.to_rows->token_id = FERRY_TRY(outer.required("audio_token_id", kIdRange));
+  return {};
+}
+
+Status read(const JsonFields& outer, const JsonFields& vision, VisionConfig& config) {
+  FERRY_RETURN_IF_ERROR(read_mobilenet(outer, "vision_soft_tokens_per_image", vision, config));
+  config.image_token_id = FERRY_TRY(outer.required("image_token_id", kIdRange));
   return {};
 }
 
@@ -131,14 +143,14 @@ Status read_sound(const JsonFields& outer, ModelConfig& config) {
 // sound are the embedding of the last id.
 Status read_rows(const JsonFields& outer, ModelConfig& config) {
   const auto read = [&](const char* part, const char* name,
-                        const char* otherwise) -> Result<TokenRangeConfig> {
+                        std::string_view otherwise) -> Result<TokenRangeConfig> {
     auto fields = FERRY_TRY(outer.object(part));
     if (!fields) return outer.bad(part, "is missing");
     const nlohmann::json defaults = nlohmann::json::parse(otherwise);
     fields->set_defaults(defaults);
     return read_range(*fields, name);
   };
-  TokenRangeConfig images = FERRY_TRY(read("vision_config", "vision", kTowerDefaults));
+  TokenRangeConfig images = FERRY_TRY(read("vision_config", "vision", kTower.defaults));
   TokenRangeConfig sounds = FERRY_TRY(read(kAudioKey, "audio", kEncoderDefaults));
   images.end = std::min(sounds.first, config.vocab_size);
   sounds.end = config.vocab_size;
@@ -151,18 +163,33 @@ Status read_rows(const JsonFields& outer, ModelConfig& config) {
   }
   if (images.end - images.first > images.table_rows) return misfit("vision_config", images);
   if (images.first < images.end) config.token_ranges.push_back(std::move(images));
+  if (config.vision && config.token_ranges.empty()) {
+    return outer.error(ErrorCode::kUnsupported, "vision_config",
+                       "has a vocab_offset behind which no ids are those of images: not supported");
+  }
   config.token_ranges.push_back(std::move(sounds));
   return {};
+}
+
+std::vector<KeyRule> tower_of(const ModelConfig& config) {
+  const std::string tower = "model.vision_tower.timm_model.";
+  if (config.vision) return mobilenet_rules(tower, *config.vision);
+  return {drop_rule("model.vision_tower.*", kNoImages)};
+}
+std::vector<KeyRule> audio_encoder_of(const ModelConfig& config) {
+  if (config.audio) return gemma3n_audio_rules("model.audio_tower.", config);
+  return {drop_rule("model.audio_tower.*", kNoSounds)};
 }
 
 std::vector<KeyRule> rules(const ModelConfig& config) {
   const bool has_images = config.token_ranges.size() > 1;
   return concat(
-      {{drop_rule("model.vision_tower.*", "vision: Ferry builds no vision tower of gemma3n")},
-       has_images ? gemma3n_embedder_rules("model.embed_vision.", "vision", /*has_encoder=*/false)
-                  : std::vector{drop_rule("model.embed_vision.*", "vision: no id is in its range")},
-       gemma3n_audio_rules("model.audio_tower.", config),
-       gemma3n_embedder_rules("model.embed_audio.", "audio", /*has_encoder=*/true)});
+      {tower_of(config),
+       has_images
+           ? gemma3n_embedder_rules("model.embed_vision.", "vision", config.vision.has_value())
+           : std::vector{drop_rule("model.embed_vision.*", "vision: no id is in its range")},
+       audio_encoder_of(config),
+       gemma3n_embedder_rules("model.embed_audio.", "audio", config.audio.has_value())});
 }
 
 }  // namespace
@@ -171,12 +198,15 @@ const VisionFamily kFamily = {.types = {{.name = "gemma3n",
                                          .text_type = "gemma3n_text",
                                          .tied = true,
                                          .defaults = kOuterDefaults,
+                                         .read = read,
                                          .read_sound = read_sound,
                                          .read_rows = read_rows,
+                                         .towers = {kTower},
+                                         .reads_all = true,
                                          .by_choice = true}},
                               .text_types = {"gemma3n_text"},
                               .text_prefixes = {"model.language_model."},
                               .heads = {"lm_head.weight"},
                               .rules = rules};
 
-}  // namespace ferry::converters::families::gemma3n_sounds
+}  // namespace ferry::converters::families::gemma3n_towers
