@@ -16,6 +16,23 @@ HWY_BEFORE_NAMESPACE();
 namespace ferry::kernels {
 namespace HWY_NAMESPACE {
 
+// Calls body() with a value of the type of the first piece.
+template <class Body>
+HWY_INLINE void with_stored(DType dtype, const Body& body) {
+  switch (dtype) {
+    case DType::kBF16:
+      return body(BF16());
+    case DType::kF16:
+      return body(F16());
+    case DType::kU8:
+      return body(uint8_t());
+    case DType::kU16:
+      return body(uint16_t());
+    default:
+      return body(0.0f);
+  }
+}
+
 // A task computes columns [begin, end) of one matrix of the batch.
 template <class T>
 struct Joined {
@@ -129,18 +146,9 @@ void joined_columns(const JoinedProduct& args, size_t item, size_t begin, size_t
 
 // Computes columns [begin, end) of matrix `item`. For many rows they are at most kJoinedTileCols.
 void joined_task(const JoinedProduct& args, size_t item, size_t begin, size_t end) {
-  switch (args.b.dtype) {
-    case DType::kBF16:
-      return joined_columns<BF16>(args, item, begin, end);
-    case DType::kF16:
-      return joined_columns<F16>(args, item, begin, end);
-    case DType::kU8:
-      return joined_columns<uint8_t>(args, item, begin, end);
-    case DType::kU16:
-      return joined_columns<uint16_t>(args, item, begin, end);
-    default:
-      return joined_columns<float>(args, item, begin, end);
-  }
+  with_stored(args.b.dtype, [&](auto stored) HWY_ATTR {
+    joined_columns<decltype(stored)>(args, item, begin, end);
+  });
 }
 
 template <class T>
@@ -224,18 +232,8 @@ void attention_block(const AttentionBlock& b) {
 }
 
 void attention_task(const AttentionBlock& b) {
-  switch (b.args.keys.dtype) {
-    case DType::kBF16:
-      return attention_block<BF16>(b);
-    case DType::kF16:
-      return attention_block<F16>(b);
-    case DType::kU8:
-      return attention_block<uint8_t>(b);
-    case DType::kU16:
-      return attention_block<uint16_t>(b);
-    default:
-      return attention_block<float>(b);
-  }
+  with_stored(b.args.keys.dtype,
+              [&](auto stored) HWY_ATTR { attention_block<decltype(stored)>(b); });
 }
 
 // ---- attention of a few rows
@@ -344,18 +342,9 @@ void few_rows_part(const FewRowsAttention& x, float* weights, size_t begin, size
 
 // Without memory for weights, computes scores.
 void few_rows_task(const FewRowsAttention& x, float* weights, size_t begin, size_t end) {
-  switch (x.args.keys.dtype) {
-    case DType::kBF16:
-      return few_rows_part<BF16>(x, weights, begin, end);
-    case DType::kF16:
-      return few_rows_part<F16>(x, weights, begin, end);
-    case DType::kU8:
-      return few_rows_part<uint8_t>(x, weights, begin, end);
-    case DType::kU16:
-      return few_rows_part<uint16_t>(x, weights, begin, end);
-    default:
-      return few_rows_part<float>(x, weights, begin, end);
-  }
+  with_stored(x.args.keys.dtype, [&](auto stored) HWY_ATTR {
+    few_rows_part<decltype(stored)>(x, weights, begin, end);
+  });
 }
 
 }  // namespace HWY_NAMESPACE
