@@ -106,6 +106,8 @@ void check_adapter_file(const ptd::DataFile& without, const std::string& file,
 void check_model(const Manifest& manifest, ProblemList& problems);
 void check_model_of_program(const Manifest& manifest, const ManifestProgram& entry,
                             const pte::Program& program, ProblemList& problems);
+// The part of check_model() for the inputs of the vision encoder (packer/picture_structure.cc).
+void check_pictures(const Manifest& manifest, ProblemList& problems);
 // Hashes every byte of the files in parallel (packer/digest_check.cc). Files whose digests differ
 // from the manifest are removed from the usable files. Requires check_manifest(). `only`, unless it
 // is null, names the files that are hashed.

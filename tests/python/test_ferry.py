@@ -112,7 +112,7 @@ def test_an_encoder_decoder_answers_as_transformers_does(tmp_path):
 def test_a_sequence_without_an_end(tmp_path):
     source = TESTDATA / "golden" / "llama"
     ferry.convert(source, tmp_path / "b", attention_sink=(4, 8))
-    answer = ferry.open(tmp_path / "b").generate(tokens=[5, 1], max_new_tokens=50, ignore_end_tokens=True)
+    answer = ferry.open(tmp_path / "b").generate([5, 1], max_new_tokens=50, ignore_end_tokens=True)
     assert len(answer.tokens) == 50
     with pytest.raises(ferry.UsageError, match="attention_sink"):
         ferry.convert(source, tmp_path / "c", attention_sink=(0, 8))
