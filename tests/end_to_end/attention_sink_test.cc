@@ -113,7 +113,7 @@ TEST(AttentionSink, QuantisedProgramsStayNearIt) {
   }
 }
 
-// What the caches hold of an earlier sequence has no effect on the next one.
+// Caches of an earlier sequence have no effect on the next one.
 TEST(AttentionSink, ASequenceBeginsAnew) {
   const TempDir dir;
   const Loaded loaded(converted(dir, llama(), kSink));
