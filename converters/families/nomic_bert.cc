@@ -96,6 +96,7 @@ const FamilySpec kFamily = {
               .layer_norm = true,
               .own_keys = GgufOwnKeys::kEncoder,
               .keys = {kBlocks, kContext, kEmbedding, kFeedForward, kHeads, kRopeBase,
-                       kLayerNormEpsilon, kHeadLengths, kFileType, kNotCausal, kPooling}}}};
+                       kLayerNormEpsilon, kHeadLengths, kFileType, kNotCausal, kPooling},
+              .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::nomic_bert
