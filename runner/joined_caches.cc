@@ -185,6 +185,10 @@ class Joiner {
     kernels::Dims sizes = whole.sizes;
     sizes[at] -= join.count;
     const size_t last = *std::ranges::max_element(join.products);
+    // A view without memory of its own gets that of another value when it is executed, so what
+    // writes there is not known yet.
+    const auto is_part = [&](const Rebound& view) { return view.tensor == part.tensor; };
+    if (part.tensor->data == nullptr || std::ranges::any_of(state_.rebound, is_part)) return false;
     return is_plain(*part.tensor) && part.tensor->dtype == DType::kF32 &&
            part.tensor->sizes == sizes && uses_.writers(&part).size() == 1 &&
            uses_.writers(&part).front() < join.cat &&

@@ -21,7 +21,8 @@ void view_selected_constants(const pte::Method& method, MethodState& state);
 // Removes copies of a cache that is an input of attention. Programs state attention as slice,
 // dequantize or to_copy of the cache, cat with the new columns, view, bmm. Each of these writes the
 // whole cache again, but the product reads it only once. After the rewrite bmm reads caches in the
-// caller's memory and in their dtype, and cat copies only what follows the cache.
+// caller's memory and in their dtype. Where the new columns keep their memory, bmm reads them there
+// too, and cat is left out; elsewhere it copies them alone.
 void join_caches(Loading& loading);
 // Leaves out the columns that the mask hides from the attention of joined caches, stated as bmm,
 // add of the mask, softmax, bmm. The mask lowers their scores so far that the softmax is exactly 0.

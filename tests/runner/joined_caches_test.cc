@@ -19,6 +19,11 @@ enum class Use {
   kOverwritten,    // the memory of the cache is used again before the product
   kHeadsBetween,   // the slice is not contiguous
   kOtherEncoding,  // codes have an encoding of their own
+  // A step makes what is added, and nothing, or another step before the product, writes there
+  // again. The last one adds a view without memory of its own.
+  kMade,
+  kMadeAndOverwritten,
+  kViewAndOverwritten,
 };
 
 constexpr int64_t kHeads = 2, kDim = 5, kPast = 6, kNew = 2, kRows = 3;
@@ -80,18 +85,28 @@ struct Attention {
               int64_t heads, bool columns) {
     const int32_t past = real(dtype, use, value);
     joined = program.planned(DType::kF32, whole);
+    int32_t fresh = program.constant(some(DType::kF32, added)), made = fresh;
+    if (use >= Use::kMade) {
+      made = program.planned(DType::kF32, added);
+      program.call("aten::neg.out", {fresh, made});
+      fresh = made;
+    }
+    if (use == Use::kViewAndOverwritten) {
+      fresh = program.unplanned(DType::kF32, added);
+      program.call("executorch_prim::et_view.default", {made, program.int_list(added), fresh});
+    }
     program.call("aten::cat.out",
-                 {program.add(pte::TensorList{{past, program.constant(some(DType::kF32, added))}}),
-                  integer(columns ? 3 : 2), joined});
+                 {program.add(pte::TensorList{{past, fresh}}), integer(columns ? 3 : 2), joined});
     const Shape matrix = {heads, whole[2], whole[3]};
     const int32_t view = program.planned(DType::kF32, matrix);
     program.tensor(view).allocation = program.tensor(joined).allocation;
     program.call("executorch_prim::et_view.default", {joined, program.int_list(matrix), view});
     const int32_t rows = program.constant(some(DType::kF32, {heads, kRows, whole[2]}));
     const int32_t out = program.planned(DType::kF32, {heads, kRows, whole[3]});
-    if (use == Use::kOverwritten) {
+    if (use == Use::kOverwritten || use >= Use::kMadeAndOverwritten) {
       const int32_t other = program.planned(DType::kF32, {4});
-      program.tensor(other).allocation = program.tensor(joined).allocation;
+      const int32_t used = use == Use::kOverwritten ? joined : made;
+      program.tensor(other).allocation = program.tensor(used).allocation;
       program.call("aten::neg.out", {program.constant(some(DType::kF32, {4})), other});
     }
     program.call("aten::bmm.out", {rows, view, out});
@@ -117,6 +132,10 @@ struct Attention {
   // Returns whether the cache was copied into the joined matrix.
   bool copied(const Method& method) const {
     return !std::isnan(decode(*method.value(joined)).values.front());
+  }
+  // Returns whether what is added was copied there.
+  bool added(const Method& method) const {
+    return !std::isnan(decode(*method.value(joined)).values.back());
   }
 
   ProgramBuilder program;
@@ -154,6 +173,17 @@ TEST_P(JoinedCaches, AreCopiedWhereThatCouldBeTold) {
     Method stated = attention.load(true), method = attention.load(false);
     expect_same(attention.run(method), attention.run(stated));
     EXPECT_TRUE(attention.copied(method));
+  }
+}
+
+TEST_P(JoinedCaches, AreReadBesideWhatIsAddedWhereItIs) {
+  for (const Use use : {Use::kMade, Use::kMadeAndOverwritten, Use::kViewAndOverwritten}) {
+    SCOPED_TRACE(static_cast<int>(use));
+    Attention attention(GetParam(), use);
+    Method stated = attention.load(true), method = attention.load(false);
+    expect_same(attention.run(method), attention.run(stated));
+    EXPECT_FALSE(attention.copied(method));
+    EXPECT_EQ(attention.added(method), use != Use::kMade);
   }
 }
 
