@@ -7,8 +7,8 @@ namespace ferry::kernels {
 namespace {
 
 constexpr size_t kMaxInputs = 3;
-constexpr int64_t kChunk = 1024;   // values converted at a time
-constexpr int64_t kPiece = 32768;  // values of one item of the parallel loop
+constexpr int64_t kChunk = 1024;  // values converted at a time
+constexpr int64_t kPiece = 4096;  // values of one item of the parallel loop
 
 // The walk over each input: rows of `inner` values, over which an input either advances by one or
 // stands still. Tensors are contiguous, so no other case remains once dimensions are merged.

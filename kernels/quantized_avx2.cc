@@ -36,8 +36,8 @@ struct Avx2 : CopiesEightRows {
 }  // namespace
 
 const InstructionSet& quantized_avx2() {
-  static constexpr InstructionSet set{"AVX2",          quantize_slot,  few4<Avx2>,
-                                      few8<Avx2>,      many<Avx2, 4>,  many<Avx2, 8>,
+  static constexpr InstructionSet set{"AVX2",          quantize_slot<Avx2>, few4<Avx2>,
+                                      few8<Avx2>,      many<Avx2, 4>,       many<Avx2, 8>,
                                       kTileRows<Avx2>, code_sums<Avx2>};
   return set;
 }

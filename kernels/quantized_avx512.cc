@@ -38,8 +38,8 @@ struct Avx512 : CopiesEightRows {
 }  // namespace
 
 const InstructionSet& quantized_avx512() {
-  static constexpr InstructionSet set{"AVX-512",         quantize_slot,    few4<Avx512>,
-                                      few8<Avx512>,      many<Avx512, 4>,  many<Avx512, 8>,
+  static constexpr InstructionSet set{"AVX-512",         quantize_slot<Avx512>, few4<Avx512>,
+                                      few8<Avx512>,      many<Avx512, 4>,       many<Avx512, 8>,
                                       kTileRows<Avx512>, code_sums<Avx512>};
   return set;
 }

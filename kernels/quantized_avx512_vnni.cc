@@ -92,7 +92,7 @@ struct Avx512Vnni : CopiesEightRows {
   using Few = Few512;
   static constexpr bool kPairs = false, kFew512 = true;
   static constexpr int kOffset4 = 8, kOffset8 = 128;
-  static constexpr size_t kActs = 6;
+  static constexpr size_t kActs = 8;
 
   static __m256i dot(__m256i sum, __m256i u, __m256i s) { return _mm256_dpbusd_epi32(sum, u, s); }
   static __m512i dot(__m512i sum, __m512i u, __m512i s) { return _mm512_dpbusd_epi32(sum, u, s); }
@@ -106,8 +106,8 @@ struct Avx512Vnni : CopiesEightRows {
 
 const InstructionSet& quantized_avx512_vnni() {
   static constexpr InstructionSet set{
-      "AVX-512 VNNI",      quantize_slot,       few4<Avx512Vnni>,      few8<Avx512Vnni>,
-      many<Avx512Vnni, 4>, many<Avx512Vnni, 8>, kTileRows<Avx512Vnni>, code_sums<Avx512Vnni>};
+      "AVX-512 VNNI",      quantize_slot<Avx512Vnni>, few4<Avx512Vnni>,      few8<Avx512Vnni>,
+      many<Avx512Vnni, 4>, many<Avx512Vnni, 8>,       kTileRows<Avx512Vnni>, code_sums<Avx512Vnni>};
   return set;
 }
 

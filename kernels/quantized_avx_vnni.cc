@@ -40,8 +40,8 @@ struct AvxVnni : CopiesEightRows {
 }  // namespace
 
 const InstructionSet& quantized_avx_vnni() {
-  static constexpr InstructionSet set{"AVX-VNNI",         quantize_slot,     few4<AvxVnni>,
-                                      few8<AvxVnni>,      many<AvxVnni, 4>,  many<AvxVnni, 8>,
+  static constexpr InstructionSet set{"AVX-VNNI",         quantize_slot<AvxVnni>, few4<AvxVnni>,
+                                      few8<AvxVnni>,      many<AvxVnni, 4>,       many<AvxVnni, 8>,
                                       kTileRows<AvxVnni>, code_sums<AvxVnni>};
   return set;
 }

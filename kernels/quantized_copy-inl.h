@@ -95,8 +95,11 @@ inline void copy_wide_rows8(const uint8_t* const* rows, size_t columns, size_t t
 template <bool kBf16>
 inline void copy_scales8(const std::byte* const* rows, size_t groups, size_t tile_rows, float* to) {
   constexpr size_t kBytes = kBf16 ? 2 : 4;
-  for (size_t g = 0; g < groups; g += 8) {
-    const size_t count = groups - g < 8 ? groups - g : 8;
+  // The last eight are copied from where they begin, some of them once more: fewer than eight go
+  // through memory.
+  for (size_t next = 0; next < groups; next += 8) {
+    const size_t g = groups < 8 || next + 8 <= groups ? next : groups - 8;
+    const size_t count = groups < 8 ? groups : 8;
     __m256i v[8];
     for (size_t i = 0; i < 8; ++i) {
       const std::byte* from = rows[i] + g * kBytes;

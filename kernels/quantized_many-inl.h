@@ -47,29 +47,42 @@ struct TileBuffer {
 
 inline size_t clamped(size_t n, size_t rows) { return n < rows ? n : rows - 1; }
 
+// Copies kCount values from `from[n]` on, of which there are `rows`. Behind the last one it is
+// repeated. Without values they are 0.
+template <size_t kCount, class T>
+inline void copy_values(const T* from, size_t n, size_t rows, T* to) {
+  if (from == nullptr) {
+    __builtin_memset(to, 0, kCount * sizeof(T));
+  } else if (n + kCount <= rows) {
+    __builtin_memcpy(to, from + n, kCount * sizeof(T));
+  } else {
+    for (size_t r = 0; r < kCount; ++r) to[r] = from[clamped(n + r, rows)];
+  }
+}
+
 template <class Dot>
-inline void fill_tile(const CodedProduct& p, size_t n, const TileBuffer<Dot>& tile) {
+inline void fill_tile(const CodedProduct& p, size_t n, size_t groups, const TileBuffer<Dot>& tile) {
   const CodedMatrix& m = *p.matrix;
   constexpr size_t kRows = kTileRows<Dot>;
-  for (size_t r = 0; r < kRows; ++r) {
-    const size_t row = clamped(n + r, static_cast<size_t>(m.rows));
-    tile.sums[r] = p.sums == nullptr ? 0 : p.sums[row];
-    tile.code_sums[r] = p.code_sums == nullptr ? 0 : p.code_sums[row];
-    tile.bias[r] = p.bias == nullptr ? 0 : p.bias[row];
-  }
+  const auto matrix_rows = static_cast<size_t>(m.rows), columns = static_cast<size_t>(m.columns);
+  copy_values<kRows>(p.sums, n, matrix_rows, tile.sums);
+  copy_values<kRows>(p.code_sums, n, matrix_rows, tile.code_sums);
+  copy_values<kRows>(p.bias, n, matrix_rows, tile.bias);
+  const size_t codes_of_row = row_bytes(m), scales_of_row = groups * scale_bytes(m);
+  const uint8_t* const codes = row_codes(m, 0);
   for (size_t r = 0; r < kRows; r += Dot::kCopied) {
     const uint8_t* rows[Dot::kCopied];
     const std::byte* scales[Dot::kCopied];
     for (size_t i = 0; i < Dot::kCopied; ++i) {
-      const size_t row = clamped(n + r + i, static_cast<size_t>(m.rows));
-      rows[i] = row_codes(m, row);
-      scales[i] = row_scales(m, row);
+      const size_t row = clamped(n + r + i, matrix_rows);
+      rows[i] = codes + row * codes_of_row;
+      scales[i] = m.scales + row * scales_of_row;
     }
     Dot::copy_scales(m, scales, kRows, tile.scales + r);
     if (m.bits == 4) {
-      Dot::copy4(rows, static_cast<size_t>(m.columns), kRows, tile.codes + 4 * r);
+      Dot::copy4(rows, columns, kRows, tile.codes + 4 * r);
     } else {
-      Dot::copy8(rows, static_cast<size_t>(m.columns), kRows, tile.codes + 4 * r);
+      Dot::copy8(rows, columns, kRows, tile.codes + 4 * r);
     }
   }
 }
@@ -182,18 +195,25 @@ struct ManyRows {
   const Activations* x;
   size_t i, n, rows;  // first row of activations; first row of the matrix and the number of rows
   const CodedProduct* product;
-  // Rows of the matrix for the next tile, to be fetched during the products, or nullptr.
+  // Rows of the matrix for the next tile and their scales, to be fetched during the products, or
+  // nullptr.
   const uint8_t* next;
+  const std::byte* next_scales;
 
-  // Fetches the next `bytes` bytes, a multiple of 64. The address may lie behind the matrix,
-  // because processors ignore a fetch of unmapped memory.
-  void fetch(size_t bytes) {
-    if (next == nullptr) return;
-    const auto address = reinterpret_cast<uintptr_t>(next);
+  // Fetches the next `bytes` bytes of codes, a multiple of 64.
+  void fetch(size_t bytes) { fetch(next, bytes); }
+  void fetch_scales(size_t bytes) { fetch(next_scales, bytes); }
+
+ private:
+  // The address may lie behind the matrix, because processors ignore a fetch of unmapped memory.
+  template <class T>
+  static void fetch(const T*& from, size_t bytes) {
+    if (from == nullptr) return;
+    const auto address = reinterpret_cast<uintptr_t>(from);
     for (size_t at = 0; at < bytes; at += 64) {
       __builtin_prefetch(reinterpret_cast<const void*>(address + at), 0, 2);
     }
-    next = reinterpret_cast<const uint8_t*>(address + bytes);
+    from = reinterpret_cast<const T*>(address + bytes);
   }
 };
 
@@ -245,10 +265,12 @@ inline void sum_groups(ManyRows a, const TileBuffer<Dot>& tile, size_t groups, s
   constexpr size_t kRows = kTileRows<Dot>, kBlockBytes = kBlockColumns * kRows;
   const ActivationRows<Dot, kM> x(*a.x, a.i, a.product->matrix->bits);
   const std::byte* codes = tile.codes;
+  const size_t scales_bytes = kRows * scale_bytes(*a.product->matrix);
   size_t k = 0;
   alignas(64) static constexpr float kZeros[kM][2][V::kLanes] = {};
   for (size_t g = 0; g < groups; ++g) {
     typename V::Int sums[kM][2];
+    a.fetch_scales(scales_bytes);
     a.fetch(kBlockBytes / 2);
     corrected_products<Dot, kM, true>(codes, x, k, sums);
     k += kBlockColumns, codes += kBlockBytes;
@@ -350,14 +372,14 @@ void many(const CodedProduct& p, const Activations& x, size_t begin, size_t end)
   const size_t blocks = (groups.columns + kBlockColumns - 1) / kBlockColumns;
   const Scratch memory(TileBuffer<Dot>::floats(*p.matrix));
   const TileBuffer<Dot> tile(*p.matrix, memory.data());
-  ManyRows a{&x, 0, begin, static_cast<size_t>(p.matrix->rows), &p, nullptr};
-  const size_t tile_bytes = kTileRows<Dot> * row_bytes(*p.matrix);
-  const uint8_t* next = row_codes(*p.matrix, begin);
+  ManyRows a{&x, 0, begin, static_cast<size_t>(p.matrix->rows), &p, nullptr, nullptr};
   for (; a.n < end; a.n += kTileRows<Dot>) {
-    fill_tile(p, a.n, tile);
-    a.next = next = next + tile_bytes;
-    for (a.i = 0; a.i + Dot::kActs <= x.rows; a.i += Dot::kActs, a.next = nullptr) {
+    fill_tile(p, a.n, groups.count, tile);
+    a.next = row_codes(*p.matrix, a.n + kTileRows<Dot>);
+    a.next_scales = row_scales(*p.matrix, a.n + kTileRows<Dot>);
+    for (a.i = 0; a.i + Dot::kActs <= x.rows; a.i += Dot::kActs) {
       many_at_a_time<Dot, Dot::kActs, kBits>(a, tile, groups.count, blocks);
+      a.next = nullptr, a.next_scales = nullptr;
     }
     if (a.i < x.rows) rest_of_rows<Dot, Dot::kActs - 1, kBits>(a, tile, groups.count, blocks);
   }

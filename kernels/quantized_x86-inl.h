@@ -116,6 +116,41 @@ inline void split_eights_of(const ActivationRow& row) {
   }
 }
 
+inline __m256i four_sums(__m256i a, __m256i b, __m256i c, __m256i d) {
+  return _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
+}
+
+// Returns the sum of the lanes of each of 8 vectors.
+inline __m256i sums_of_lanes(const __m256i (&v)[8]) {
+  const __m256i low = four_sums(v[0], v[1], v[2], v[3]), high = four_sums(v[4], v[5], v[6], v[7]);
+  return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
+                          _mm256_permute2x128_si256(low, high, 0x31));
+}
+
+// Computes row.block_offsets() and the sum of the codes, 8 blocks of 32 codes at a time.
+inline void sum_blocks_of(const ActivationRow& row) {
+  const __m256i ones = _mm256_set1_epi8(1), ones16 = _mm256_set1_epi16(1);
+  __m256i total = _mm256_setzero_si256();
+  for (size_t k = 0; k < row.padded; k += kPaddedColumns) {
+    __m256i sums[8];
+#pragma GCC unroll 8
+    for (size_t b = 0; b < 8; ++b) {
+      const auto* codes = reinterpret_cast<const __m256i*>(row.codes() + k + b * kBlockColumns);
+      sums[b] = _mm256_madd_epi16(_mm256_maddubs_epi16(ones, _mm256_load_si256(codes)), ones16);
+    }
+    const __m256i blocks = sums_of_lanes(sums);
+    total = _mm256_add_epi32(total, blocks);
+    _mm256_store_si256(reinterpret_cast<__m256i*>(row.block_offsets() + k / kBlockColumns),
+                       _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(blocks, 3)));
+  }
+  alignas(32) int32_t lanes[8];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), total);
+  int32_t sum = 0;
+  for (const int32_t lane : lanes) sum += lane;
+  row.head().sum = sum;
+}
+
+template <class Dot>
 void quantize_slot(const float* x, size_t columns, bool few, const ActivationRow& row) {
   const Extremes e = extremes(x, columns);
   const RowScale scale = row_scale(e.low, e.high, e.finite);
@@ -127,10 +162,10 @@ void quantize_slot(const float* x, size_t columns, bool few, const ActivationRow
   } else {
     store_codes(x, columns, scale, codes);
   }
-  sum_blocks(row);
+  sum_blocks_of(row);
   split_eights_of(row);  // a matrix whose groups few4 does not support has them in both cases
   if (few) return split_row(row);
-  widen_codes(row);
+  if constexpr (Dot::kPairs) widen_codes(row);  // the others multiply the codes as they are
 }
 
 // ---- Few rows: one row of the matrix after the other, read in place
@@ -172,10 +207,6 @@ inline __m256i add_products64(__m256i acc, const uint8_t* codes, const SplitCode
   return dot64<Dot>(_mm256_add_epi32(acc, load256(x.offsets())), codes, x);
 }
 
-inline __m256i four_sums(__m256i a, __m256i b, __m256i c, __m256i d) {
-  return _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
-}
-
 // Computes 8 groups of 32 columns.
 template <class Dot>
 inline __m256i eight_blocks(const uint8_t* codes, const SplitCodes& x) {
@@ -207,13 +238,6 @@ inline __m256i long_group(const uint8_t* codes, size_t bytes, SplitCodes x) {
     acc = add_products64<Dot>(acc, rest, x);
   }
   return _mm256_add_epi32(acc, other);
-}
-
-// Returns the sum of the lanes of each of 8 vectors.
-inline __m256i sums_of_lanes(const __m256i (&v)[8]) {
-  const __m256i low = four_sums(v[0], v[1], v[2], v[3]), high = four_sums(v[4], v[5], v[6], v[7]);
-  return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
-                          _mm256_permute2x128_si256(low, high, 0x31));
 }
 
 // Computes 8 groups, each a multiple of 64 columns. The size of groups is a constant if kBytes > 0.
