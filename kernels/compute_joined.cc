@@ -45,8 +45,10 @@ struct Joined {
 
   size_t first_columns() const { return args.b.columns ? args.b.count : args.n; }
   size_t first_rows() const { return args.b.columns ? args.k : args.b.count; }
+  size_t stored_columns() const { return args.b.columns ? args.b.stored : args.n; }
+  size_t stored_rows() const { return args.b.columns ? args.k : args.b.stored; }
   Stored<T> from(size_t row, size_t column) const {
-    return {first.at + row * first_columns() + column, first.scale, first.zero_point};
+    return {first.at + row * args.b.first_stride + column, first.scale, first.zero_point};
   }
   Stored<float> rest_from(size_t row, size_t column) const {
     const size_t skipped = args.b.columns ? args.b.count : args.b.count * args.b.rest_stride;
@@ -73,7 +75,7 @@ void few_rows_of_columns(const Joined<T>& x) {
   const size_t split = x.first_columns() < x.end ? x.first_columns() : x.end;
   if (x.begin < split) {
     stream_sums(x.from(0, x.begin),
-                x.sums(0, x.args.k, x.begin, split - x.begin, x.first_columns()));
+                x.sums(0, x.args.k, x.begin, split - x.begin, x.args.b.first_stride));
   }
   const size_t j = x.begin < split ? split : x.begin;
   if (j >= x.end) return;
@@ -87,7 +89,8 @@ void few_rows(const Joined<T>& x) {
     const size_t width = x.end - x.begin, count = x.args.b.count;
     const size_t split = end < count ? end : count;
     if (begin < split) {
-      stream_sums(x.from(begin, x.begin), x.sums(begin, split - begin, x.begin, width, x.args.n));
+      stream_sums(x.from(begin, x.begin),
+                  x.sums(begin, split - begin, x.begin, width, x.args.b.first_stride));
     }
     const size_t row = begin < count ? count : begin;
     if (row >= end) return;
@@ -101,9 +104,13 @@ template <class T>
 void fill_tile(const Joined<T>& x, size_t row, size_t depth, float* tile) {
   const size_t width = x.end - x.begin;
   for (size_t r = row; r < row + depth; ++r, tile += kJoinedTileCols) {
-    const size_t limit = r < x.first_rows() ? x.first_columns() : 0;
-    const size_t first = limit <= x.begin ? 0 : limit - x.begin < width ? limit - x.begin : width;
-    if (first > 0) widen_stored(x.from(r, x.begin), first, tile);
+    const auto within = [&](size_t columns) {
+      return columns <= x.begin ? 0 : columns - x.begin < width ? columns - x.begin : width;
+    };
+    const size_t first = within(r < x.first_rows() ? x.first_columns() : 0);
+    const size_t stored = within(r < x.stored_rows() ? x.stored_columns() : 0);
+    if (stored > 0) widen_stored(x.from(r, x.begin), stored, tile);
+    if (stored < first) std::memset(tile + stored, 0, (first - stored) * sizeof(float));
     if (first == width) continue;
     std::memcpy(tile + first, x.rest_from(r, x.begin + first).at, (width - first) * sizeof(float));
   }
@@ -125,15 +132,14 @@ void many_rows(const Joined<T>& x) {
 
 template <class T>
 void joined_columns(const JoinedProduct& args, size_t item, size_t begin, size_t end) {
-  const size_t first = args.b.count * (args.b.columns ? args.k : args.n);
-  const Joined<T> x{
-      args,
-      {static_cast<const T*>(args.b.first) + item * first, args.b.scale, args.b.zero_point},
-      args.b.rest + item * args.b.rest_item,
-      args.a + item * args.m * args.k,
-      args.out + item * args.m * args.n,
-      begin,
-      end};
+  const Joined<T> x{args,
+                    {static_cast<const T*>(args.b.first) + item * args.b.first_item, args.b.scale,
+                     args.b.zero_point},
+                    args.b.rest + item * args.b.rest_item,
+                    args.a + item * args.m * args.k,
+                    args.out + item * args.m * args.n,
+                    begin,
+                    end};
   for (size_t i = 0; i < args.m; ++i) {
     std::memset(x.out + i * args.n + begin, 0, (end - begin) * sizeof(float));
   }
@@ -153,9 +159,8 @@ void joined_task(const JoinedProduct& args, size_t item, size_t begin, size_t en
 
 template <class T>
 Joined<T> joined_part(const JoinedProduct& p, size_t item, size_t begin, size_t end) {
-  const size_t first = p.b.count * (p.b.columns ? p.k : p.n);
   return {p,
-          {static_cast<const T*>(p.b.first) + item * first, p.b.scale, p.b.zero_point},
+          {static_cast<const T*>(p.b.first) + item * p.b.first_item, p.b.scale, p.b.zero_point},
           p.b.rest + item * p.b.rest_item,
           nullptr,
           nullptr,
@@ -271,6 +276,11 @@ HWY_INLINE void add_rows(const Stored<T>& rows, WeightedSums sums) {
   }
 }
 
+// Returns the end of what is stored of [begin, end).
+HWY_INLINE size_t end_of_stored(size_t stored, size_t begin, size_t end) {
+  return end < stored ? end : begin > stored ? begin : stored;
+}
+
 // Computes the scores of columns [begin, end) of those whose products are needed.
 template <class T>
 void few_scores(const FewRowsAttention& x, size_t begin, size_t end) {
@@ -280,12 +290,13 @@ void few_scores(const FewRowsAttention& x, size_t begin, size_t end) {
     const Joined<T> part = joined_part<T>(keys, x.item, c, c_end);
     const size_t count = part.first_columns();
     const size_t split = c_end < count ? c_end : c > count ? c : count;
+    const size_t stored = end_of_stored(part.stored_columns(), c, c_end);
     for (size_t r = 0; r < x.rows; ++r) {
       std::memset(x.scores + r * x.width + at, 0, (c_end - c) * sizeof(float));
     }
-    WeightedSums sums{query,      x.args.dim,    x.rows,  nullptr,  count,
-                      x.args.dim, x.scores + at, x.width, split - c};
-    if (c < split) add_rows(part.from(0, c), sums);
+    WeightedSums sums{query,      x.args.dim,    x.rows,  nullptr,   x.args.keys.first_stride,
+                      x.args.dim, x.scores + at, x.width, stored - c};
+    if (c < stored) add_rows(part.from(0, c), sums);
     if (split == c_end) return;
     sums.rows_stride = x.args.keys.rest_stride;
     sums.out += split - c;
@@ -323,8 +334,10 @@ void few_values(const FewRowsAttention& x, const float* weights, size_t begin, s
   const size_t count = part.first_rows();
   for_parts(x, 0, x.args.context, [&](size_t k, size_t k_end, size_t at) HWY_ATTR {
     const size_t split = k_end < count ? k_end : k > count ? k : count;
-    WeightedSums sums{weights + at, x.width, x.rows, nullptr, n, split - k, out, n, width};
-    if (k < split) add_rows(part.from(k, begin), sums);
+    const size_t stored = end_of_stored(part.stored_rows(), k, k_end);
+    WeightedSums sums{weights + at, x.width, x.rows, nullptr, x.args.values.first_stride,
+                      stored - k,   out,     n,      width};
+    if (k < stored) add_rows(part.from(k, begin), sums);
     if (split == k_end) return;
     sums.weights += split - k;
     sums.rows_stride = x.args.values.rest_stride;

@@ -17,14 +17,17 @@ namespace ferry::kernels {
 // A batch of matrices [k,n], each joined from two pieces along its columns or its rows.
 struct JoinedMatrix {
   DType dtype;  // dtype of `first`: f32, f16, bf16, or u8, u16 for (code - zero_point) * scale
-  const void* first;   // [batch,k,count] or [batch,count,n]
-  float scale;         // scale of codes
-  int32_t zero_point;  // zero point of codes
-  bool columns;        // whether the pieces are joined along the columns
-  size_t count;        // columns or rows of `first`
-  const float* rest;   // the other columns or rows
-  size_t rest_stride;  // elements from a row of `rest` to the next one
-  size_t rest_item;    // elements from a matrix of `rest` to the next one
+  const void* first;    // [batch,k,count] or [batch,count,n], with these distances:
+  float scale;          // scale of codes
+  int32_t zero_point;   // zero point of codes
+  bool columns;         // whether the pieces are joined along the columns
+  size_t count;         // columns or rows of `first`
+  size_t stored;        // those of them in memory; attention takes the others, its last ones, as 0
+  size_t first_stride;  // elements from a row of `first` to the next one
+  size_t first_item;    // elements from a matrix of `first` to the next one
+  const float* rest;    // the other columns or rows
+  size_t rest_stride;   // elements from a row of `rest` to the next one
+  size_t rest_item;     // elements from a matrix of `rest` to the next one
 };
 
 // Computes out[batch,m,n] = a[batch,m,k] * b in f32, with the bits of bmm_f32 for the joined
@@ -46,8 +49,9 @@ void joined_bmm_f32(const JoinedProduct& product, ThreadPool& pool);
 
 // Computes bmm for a mat2 whose first part is elsewhere. Arguments: self, mat2 -> out, then
 // `first`, the index of its first element, scale, zero_point, whether columns are joined, their
-// count, and the rest as a tensor; without one it is that part of mat2. All tensors are static,
-// their shapes fit, and all but `first` are f32. Programs cannot contain this operator. Optional
+// count, and the rest as a tensor; without one it is that part of mat2. The last one is how many
+// columns `first` has in memory; 0: their count. All tensors are static, their shapes fit, and all
+// but `first` are f32. Programs cannot contain this operator. Optional
 // arguments: a mask, and its SeenMask, whose fine columns are JoinedProduct::seen.
 Status joined_bmm(const Call& call);
 
@@ -107,7 +111,8 @@ void masked_attention_f32(const MaskedAttention& attention, ThreadPool& pool);
 // Computes attention of two calls of joined_bmm. Arguments: the first ten of the product of
 // queries and keys, those of the product of weights and values, the mask, its SeenMask. The
 // results of the first product serve as memory if `out` lies over the queries, keys or mask.
-// Programs cannot contain this operator.
+// Programs cannot contain this operator. Where caches have fewer columns in memory than their
+// count, the others are 0.
 Status masked_attention(const Call& call);
 
 }  // namespace ferry::kernels

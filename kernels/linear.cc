@@ -171,21 +171,33 @@ Status addmm(const Call& call) {
 
 namespace {
 
-constexpr size_t kJoinedArgs = 10;
+constexpr size_t kJoinedArgs = 11;
 
 size_t size_of(const Tensor& of, int dim) { return static_cast<size_t>(of.size(dim)); }
+
+// Returns how many columns the first piece has in memory, of the arguments that begin at `at`.
+int64_t stored_columns(const Call& call, size_t at) {
+  const int64_t stored = integer(call, at + 10);
+  return stored > 0 ? stored : integer(call, at + 8);
+}
 
 // Reads the matrix of the arguments of joined_bmm that begin at `at`.
 JoinedMatrix joined_matrix(const Call& call, size_t at) {
   const Tensor& whole = tensor(call, at + 1);
   const Tensor& first = tensor(call, at + 3);
   const Tensor* rest = call.args[at + 9]->tensor;
+  const int64_t count = integer(call, at + 8), stored = stored_columns(call, at);
+  const bool columns = boolean(call, at + 7);
+  const auto stride = columns ? static_cast<size_t>(stored) : size_of(whole, 2);
   JoinedMatrix out{first.dtype,
-                   first.data + integer(call, at + 4) * first.element_bytes(),
+                   first.data + integer(call, at + 4) / count * stored * first.element_bytes(),
                    static_cast<float>(number(call, at + 5).real),
                    static_cast<int32_t>(integer(call, at + 6)),
-                   boolean(call, at + 7),
-                   static_cast<size_t>(integer(call, at + 8)),
+                   columns,
+                   static_cast<size_t>(count),
+                   static_cast<size_t>(std::min(stored, count)),
+                   stride,
+                   stride * (columns ? size_of(whole, 1) : static_cast<size_t>(stored)),
                    nullptr,
                    size_of(whole, 2),
                    size_of(whole, 1) * size_of(whole, 2)};

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "kernels/kernel.h"
 
 namespace ferry::kernels {
 namespace {
 
-constexpr int64_t kPieceBytes = int64_t{256} * 1024;
+constexpr int64_t kPieceBytes = int64_t{32} * 1024;
 constexpr int64_t kTile = 16;  // rows and columns of a transposition that are copied together
 
 struct CopyPlan {
@@ -50,6 +51,43 @@ struct RowStrides {
   int64_t from_row, to_row;  // from one row to the next
 };
 
+using FourWords = uint32_t __attribute__((vector_size(16)));
+
+// Transposes four rows of four words.
+void transpose_words(const uint32_t* from, int64_t from_row, uint32_t* to, int64_t to_row) {
+  FourWords rows[4];
+  for (int64_t i = 0; i < 4; ++i) std::memcpy(&rows[i], from + i * from_row, sizeof rows[i]);
+  const FourWords low = __builtin_shufflevector(rows[0], rows[1], 0, 4, 1, 5);
+  const FourWords high = __builtin_shufflevector(rows[0], rows[1], 2, 6, 3, 7);
+  const FourWords other_low = __builtin_shufflevector(rows[2], rows[3], 0, 4, 1, 5);
+  const FourWords other_high = __builtin_shufflevector(rows[2], rows[3], 2, 6, 3, 7);
+  const FourWords columns[] = {__builtin_shufflevector(low, other_low, 0, 1, 4, 5),
+                               __builtin_shufflevector(low, other_low, 2, 3, 6, 7),
+                               __builtin_shufflevector(high, other_high, 0, 1, 4, 5),
+                               __builtin_shufflevector(high, other_high, 2, 3, 6, 7)};
+  for (int64_t i = 0; i < 4; ++i) std::memcpy(to + i * to_row, &columns[i], sizeof columns[i]);
+}
+
+// Copies the multiples of four rows and columns of a transposition of words. Returns how many rows,
+// and how many elements of each, are copied.
+template <class T>
+std::pair<int64_t, int64_t> copy_by_fours(const T* from, T* to, int64_t rows, int64_t n,
+                                          const RowStrides& s) {
+  if constexpr (sizeof(T) == 4) {
+    const bool gathers = s.from_row == 1 && s.to == 1, scatters = s.from == 1 && s.to_row == 1;
+    if (!gathers && !scatters) return {0, 0};
+    const int64_t most_rows = rows / 4 * 4, most = n / 4 * 4;
+    for (int64_t row = 0; row < most_rows; row += 4) {
+      for (int64_t i = 0; i < most; i += 4) {
+        transpose_words(from + row * s.from_row + i * s.from, gathers ? s.from : s.from_row,
+                        to + row * s.to_row + i * s.to, gathers ? s.to_row : s.to);
+      }
+    }
+    return {most_rows, most};
+  }
+  return {0, 0};
+}
+
 // Copies tile by tile, so that a transposition reads every line of memory once, not once for each
 // element.
 template <class T>
@@ -58,10 +96,13 @@ void copy_tiles(const std::byte* from, std::byte* to, int64_t rows, const RowStr
   T* target = reinterpret_cast<T*>(to);
   for (int64_t begin = 0; begin < s.n; begin += kTile) {
     const int64_t end = std::min(begin + kTile, s.n);
+    const auto [copied_rows, copied] =
+        copy_by_fours(source + begin * s.from, target + begin * s.to, rows, end - begin, s);
     for (int64_t row = 0; row < rows; ++row) {
       const T* in = source + row * s.from_row;
       T* out = target + row * s.to_row;
-      for (int64_t i = begin; i < end; ++i) out[i * s.to] = in[i * s.from];
+      const int64_t first = begin + (row < copied_rows ? copied : 0);
+      for (int64_t i = first; i < end; ++i) out[i * s.to] = in[i * s.from];
     }
   }
 }

@@ -22,8 +22,10 @@ constexpr kernels::Kernel kSeenAdd = {Add::kName, kernels::seen_add, 0,
                                       kernels::Kernel::Memory::kInPlace};
 constexpr kernels::Kernel kSeenSoftmax = {Softmax::kName, kernels::seen_softmax};
 constexpr kernels::Kernel kAttention = {Bmm::kName, kernels::masked_attention};
-// Arguments of joined_bmm: the cache, whether it is joined along the columns, what follows it.
-constexpr size_t kFirst = Bmm::kOut + 1, kColumns = Bmm::kOut + 5, kRest = Bmm::kOut + 7;
+// Arguments of joined_bmm: the cache, whether it is joined along the columns, what follows it, and
+// how many of its columns are stored.
+constexpr size_t kFirst = Bmm::kOut + 1, kColumns = Bmm::kOut + 5, kRest = Bmm::kOut + 7,
+                 kStored = Bmm::kOut + 8;
 
 // The steps of one attention: softmax(query keys + mask) values.
 struct MaskedAttention {
@@ -47,6 +49,9 @@ class HiddenColumns {
     }
     std::ranges::sort(found, {}, &MaskedAttention::scores);
     for (const MaskedAttention& attention : found) apply(attention);
+    for (const int32_t input : state_.inputs) {
+      if (can_be_strided(input)) state_.joined.strided.push_back(input);
+    }
   }
 
  private:
@@ -131,6 +136,32 @@ class HiddenColumns {
   bool stays(const Value& value, size_t first, size_t last) const {
     return std::ranges::all_of(uses_.writers(&value), [&](size_t at) { return at < first; }) &&
            !uses_.writes(first, last, *value.tensor);
+  }
+
+  // Returns whether the attention of one step, which reads caches as they are in memory, is all
+  // that reads an input.
+  bool can_be_strided(int32_t input) const {
+    const Value& value = state_.values[static_cast<size_t>(input)];
+    if (value.tensor == nullptr || std::ranges::count(state_.outputs, input) > 0) return false;
+    bool read = false;
+    for (const Step& step : state_.steps) {
+      if (step.kind == Step::Kind::kNothing || std::ranges::count(step.inputs, value.tensor) == 0) {
+        continue;
+      }
+      if (!reads_stored(step, *value.tensor)) return false;
+      read = true;
+    }
+    return read;
+  }
+  bool reads_stored(const Step& step, const Tensor& cache) const {
+    if (step.kernel == nullptr || step.kernel->run != kernels::masked_attention) return false;
+    for (const size_t at : {size_t{0}, kStored + 1}) {
+      if (step.args[at + kFirst]->tensor == &cache &&
+          step.args[at + kStored] != state_.joined.stored) {
+        return false;
+      }
+    }
+    return true;
   }
 
   void append(Step& step, std::initializer_list<Value*> extra) {

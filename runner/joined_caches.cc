@@ -34,6 +34,7 @@ struct Join {
   std::vector<size_t> products = {};
   bool columns = false;
   int64_t count = 0;
+  bool whole = false;      // whether all columns of caches [1,G,D,C] or [1,G,C,D] are joined
   Tensor* rest = nullptr;  // what follows the cache, if the products can read it in place
 };
 
@@ -172,6 +173,7 @@ class Joiner {
     Join join{*source, cat};
     if (!find_products(step, join) || !in_one_go(join)) return std::nullopt;
     if (parts.size() == 2 && can_stay(*parts[1], join)) join.rest = parts[1]->tensor;
+    join.whole = has_all_columns(join);
     return join;
   }
 
@@ -193,6 +195,14 @@ class Joiner {
            part.tensor->sizes == sizes && uses_.writers(&part).size() == 1 &&
            uses_.writers(&part).front() < join.cat &&
            !uses_.writes(join.cat + 1, last + 1, *part.tensor);
+  }
+
+  bool has_all_columns(const Join& join) const {
+    const Tensor& cache = *join.source.input;
+    if (cache.rank() != 4 || cache.size(0) != 1) return false;
+    const int64_t row = cache.size(join.columns ? 3 : 2);
+    return join.count == row &&
+           join.source.offset % (join.columns ? row : row * cache.size(3)) == 0;
   }
 
   bool is_joinable(const Tensor& first, const Value& out) const {
@@ -278,6 +288,12 @@ class Joiner {
     return made({.kind = Value::Kind::kInt, .integer = n, .real = static_cast<double>(n)});
   }
 
+  // The columns of caches in memory, which the caller may change.
+  Value* stored() {
+    if (state_.joined.stored == nullptr) state_.joined.stored = made_integer(0);
+    return state_.joined.stored;
+  }
+
   Step& changed(size_t step) {
     state_.joined.stated.emplace_back(step, state_.steps[step]);
     return state_.steps[step];
@@ -304,7 +320,8 @@ class Joiner {
         made({.kind = Value::Kind::kBool, .boolean = join.columns}),
         made_integer(join.count),
         made({.kind = join.rest == nullptr ? Value::Kind::kNone : Value::Kind::kTensor,
-              .tensor = join.rest})};
+              .tensor = join.rest}),
+        join.whole ? stored() : made_integer(0)};
     for (size_t at : join.products) {
       Step& step = changed(at);
       step.kernel = &kJoinedBmm;
@@ -338,6 +355,7 @@ void compute_again(MethodState& state, int32_t value) {
   }
   joined.stated.clear();
   joined.values.clear();
+  joined.strided.clear();
 }
 
 }  // namespace ferry::runner

@@ -328,6 +328,16 @@ Status Method::execute_together(std::span<Method* const> methods) {
   return status;
 }
 
+bool Method::can_be_strided(size_t index) const {
+  const MethodState& state = impl_->state;
+  return std::ranges::count(state.joined.strided, state.inputs[index]) > 0;
+}
+
+void Method::set_stored_columns(int64_t columns) {
+  kernels::Value* stored = impl_->state.joined.stored;
+  if (stored != nullptr) stored->integer = columns;
+}
+
 bool Method::output_is_text(size_t index) const {
   return impl_->at(impl_->state.outputs[index]).kind == kernels::Value::Kind::kString;
 }

@@ -114,6 +114,14 @@ class Method {
   // row is the last dimension. The contents of other rows are unspecified, because the method may
   // leave them out. The rows must exist.
   void want_rows(size_t index, int64_t begin, int64_t count);
+  // Returns whether an input, a cache [1,G,D,C] or [1,G,C,D], may have its C columns at the
+  // distance that set_stored_columns() says: attention that reads it in place is all that does. An
+  // observer may change the answer.
+  bool can_be_strided(size_t index) const;
+  // Says that such inputs have only the first `columns` of each row or head in memory, which follow
+  // each other there; the other columns are zeros. 0: all of them, as their shape says. More than C
+  // leave a gap behind each row. The caller's memory must have them for every row.
+  void set_stored_columns(int64_t columns);
   // Runs every instruction. Changes of planned memory stay for the next call. Numbers start with
   // the program's stored values, or with those of set_input(). Errors name the instruction. After
   // the first execution, it allocates nothing for unchanged shapes.

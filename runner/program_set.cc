@@ -107,6 +107,20 @@ void MethodChain::want_rows(size_t index, int64_t begin, int64_t count) {
   links_[static_cast<size_t>(output.link)].method->want_rows(output.port, begin, count);
 }
 
+bool MethodChain::can_be_strided(size_t index) const {
+  return std::ranges::all_of(links_, [&](const Link& link) {
+    for (size_t i = 0; i < link.sources.size(); ++i) {
+      const auto [from, port] = link.sources[i];
+      if (from == kChain && port == index && !link.method->can_be_strided(i)) return false;
+    }
+    return true;
+  });
+}
+
+void MethodChain::set_stored_columns(int64_t columns) {
+  for (const Link& link : links_) link.method->set_stored_columns(columns);
+}
+
 Status MethodChain::set_inputs(const Link& link) {
   for (size_t i = 0; i < link.sources.size(); ++i) {
     const auto [from, port] = link.sources[i];

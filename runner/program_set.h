@@ -45,6 +45,9 @@ class MethodChain {
   TensorView& input(size_t index) { return inputs_[index]; }
   // Method::want_rows() for an output of the chain.
   void want_rows(size_t index, int64_t begin, int64_t count);
+  // Method::can_be_strided() for an input of the chain, and Method::set_stored_columns().
+  bool can_be_strided(size_t index) const;
+  void set_stored_columns(int64_t columns);
   Status run();
   // Runs chains of several loads of one component, each once (Method::execute_together).
   static Status run_together(std::span<MethodChain* const> chains);

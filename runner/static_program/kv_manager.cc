@@ -7,12 +7,18 @@
 #include <functional>
 
 #include "core/checked.h"
+#include "kernels/seen_columns.h"
 #include "runner/static_program/attention_mask.h"
 
 namespace ferry::runner {
 namespace {
 
 constexpr uint64_t kCacheAlignment = 64;  // alignment of each cache in memory
+// Packed caches have so many columns at first, and twice as many whenever they are full.
+constexpr int64_t kFirstColumns = 256;
+// append() fetches so many rows ahead.
+constexpr int64_t kRowsAhead = 16;
+constexpr uint64_t kColumnStep = kernels::SeenColumns::kStep;
 
 bool is_cache_dtype(DType dtype) { return is_castable(dtype) || is_encoded(dtype); }
 
@@ -53,6 +59,8 @@ Result<KvManager> KvManager::make(DType dtype, const std::vector<CacheTensor>& t
   manager.cl_ = cl;
   manager.ar_ = ar_lengths.front();
   const int64_t most_columns = cl - *std::ranges::min_element(ar_lengths);
+  manager.most_ = most_columns;
+  manager.stored_ = cl - manager.ar_;
   uint64_t total = 0;
   for (const CacheTensor& tensor : tensors) {
     const auto bytes = cache_bytes(tensor, most_columns, dtype);
@@ -99,7 +107,7 @@ void KvManager::clear() {
   for (const Cache& cache : caches_) {
     const size_t column = column_bytes(cache);
     for (int64_t row = 0; row < cache.rows(); ++row) {
-      const size_t begin = index(row * (cl_ - ar_)) * column;
+      const size_t begin = index(row * stored_) * column;
       zero(cache, begin, begin + index(length_) * column);
     }
   }
@@ -124,14 +132,35 @@ void KvManager::move_rows(const Cache& cache, int64_t from, int64_t to) {
   }
 }
 
+Status KvManager::check_fit(int64_t ar) const {
+  if (length_ <= cl_ - ar) return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("{} cached positions exceed the {} of calls of {} tokens", length_,
+                          cl_ - ar, ar));
+}
+
+void KvManager::store_columns(int64_t columns) {
+  if (columns == stored_) return;
+  for_each_cache([&](const Cache& cache, size_t) { move_rows(cache, stored_, columns); });
+  stored_ = columns;
+}
+
 Status KvManager::rearrange(int64_t ar) {
-  if (length_ > cl_ - ar) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("{} cached positions exceed the {} of calls of {} tokens", length_,
-                            cl_ - ar, ar));
+  FERRY_RETURN_IF_ERROR(check_fit(ar));
+  store_columns(cl_ - ar);
+  ar_ = ar;
+  return {};
+}
+
+Status KvManager::pack(int64_t ar) {
+  FERRY_RETURN_IF_ERROR(check_fit(ar));
+  // Attention reads whole steps of columns, of which the mask shows some.
+  const auto needed = static_cast<int64_t>(align_up(static_cast<uint64_t>(length_), kColumnStep));
+  if (length_ == 0) {
+    store_columns(std::min({stored_, kFirstColumns, most_}));
+  } else if (stored_ < std::min(needed, most_)) {
+    store_columns(std::min(std::max(needed, 2 * stored_), most_));
   }
-  if (ar == ar_) return {};
-  for_each_cache([&](const Cache& cache, size_t) { move_rows(cache, cl_ - ar_, cl_ - ar); });
   ar_ = ar;
   return {};
 }
@@ -165,7 +194,11 @@ void KvManager::append(const Cache& cache, const NewColumns& from, int64_t call_
   const size_t column = column_bytes(cache);
   for (int64_t row = 0; row < cache.rows(); ++row) {
     const std::byte* source = from.bytes.data() + index(row * call_length) * column;
-    std::byte* target = at(cache) + index(row * (cl_ - ar_) + length_) * column;
+    std::byte* target = at(cache) + index(row * stored_ + length_) * column;
+    // A token has one number in each row of keys. Processors store one after the other, so each
+    // would wait for its row.
+    __builtin_prefetch(
+        target + index(std::min(kRowsAhead, cache.rows() - 1 - row) * stored_) * column, 1);
     for (const Run& run : runs_) {
       copy(cache, source + index(run.begin) * column, target, index(run.count), from);
       target += index(run.count) * column;
@@ -181,6 +214,9 @@ Status KvManager::update(std::span<const NewColumns> columns, int64_t n_update,
                 fmt::format("{} new columns do not fit: a call has {} tokens, and {} of {} columns "
                             "are cached",
                             n_update, tokens, length_, cl_ - ar_));
+  }
+  if (length_ + n_update > stored_) {
+    store_columns(std::min(std::max(length_ + n_update, 2 * stored_), most_));
   }
   for_each_cache([&](const Cache& cache, size_t i) { append(cache, columns[i], tokens); });
   length_ += n_update;
@@ -202,13 +238,12 @@ float KvManager::number(const Cache& cache, size_t element) const {
 std::vector<float> KvManager::floats(size_t index_of) const {
   const Cache& cache = caches_[index_of];
   const auto [layer, is_key, heads, dim, encoding] = cache.tensor;
-  const int64_t columns = cl_ - ar_;
   std::vector<float> out;
   out.reserve(index(length_ * heads * dim));
   for (int64_t t = 0; t < length_; ++t) {
     for (int64_t row = 0; row < heads * dim; ++row) {
       // Keys are [G,D,C], values [G,C,D].
-      const int64_t at = is_key ? row * columns + t : (row / dim * columns + t) * dim + row % dim;
+      const int64_t at = is_key ? row * stored_ + t : (row / dim * stored_ + t) * dim + row % dim;
       out.push_back(number(cache, index(at)));
     }
   }

@@ -1,6 +1,9 @@
 // KvManager holds the KV caches of a static program, which its methods take as inputs. Methods
-// whose caches have equal encodings use the same memory. The distance of columns is that of the
-// active method: a call of AR tokens in a context of CL has C = CL - AR columns.
+// whose caches have equal encodings use the same memory. A call of AR tokens in a context of CL has
+// C = CL - AR columns, so that caches are arranged anew for a method of another AR. For methods
+// that read them in place they are packed instead: the first columns of each row alone have memory.
+// Then prompts and decoding share one arrangement, and the rows of keys, each of which gets one
+// number per token, lie in few pages.
 #pragma once
 
 #include <cstddef>
@@ -54,6 +57,11 @@ class KvManager {
 
   // Moves the columns to their places for a method of `ar` tokens. kUsage if they do not fit.
   Status rearrange(int64_t ar);
+  // Moves them to where a method of `ar` tokens finds them that is told stored_columns(). kUsage as
+  // for rearrange().
+  Status pack(int64_t ar);
+  // Returns the columns of each row, or of each head of values, in memory.
+  int64_t stored_columns() const { return stored_; }
   // Appends columns of a call, one NewColumns for each tensor: the first n_update, or the first
   // n_update of those that are `selected`. The call had `call_length` tokens, by default
   // call_length(). kUsage if they do not fit.
@@ -82,6 +90,8 @@ class KvManager {
   void for_each_cache(const Body& body);
   float number(const Cache& cache, size_t element) const;
   size_t column_bytes(const Cache& cache) const;
+  Status check_fit(int64_t ar) const;
+  void store_columns(int64_t columns);
   void move_rows(const Cache& cache, int64_t from, int64_t to);
   void zero(const Cache& cache, size_t begin, size_t end);
   int64_t choose(int64_t n_update, std::span<const bool> selected, int64_t call_length);
@@ -92,6 +102,7 @@ class KvManager {
   DType dtype_ = DType::kF32;
   size_t element_ = 4;
   int64_t cl_ = 0, ar_ = 0, length_ = 0;
+  int64_t stored_ = 0, most_ = 0;  // columns of each row in memory now, and at most
   std::vector<Cache> caches_;
   Arena memory_;
   ThreadPool* pool_ = nullptr;

@@ -31,6 +31,8 @@ class ChainMethod final : public StaticMethod {
   void want_rows(size_t output, int64_t begin, int64_t count) override {
     chain_.want_rows(output, begin, count);
   }
+  bool can_be_strided(size_t index) const override { return chain_.can_be_strided(index); }
+  void set_stored_columns(int64_t columns) override { chain_.set_stored_columns(columns); }
   // The protocol reads outputs by their stated shapes, but a program may resize dynamic outputs.
   Status run() override {
     FERRY_RETURN_IF_ERROR(chain_.run());
@@ -85,6 +87,8 @@ class EmbeddedMethod final : public StaticMethod {
   void want_rows(size_t output, int64_t begin, int64_t count) override {
     decoder_->want_rows(output, begin, count);
   }
+  bool can_be_strided(size_t index) const override { return decoder_->can_be_strided(index); }
+  void set_stored_columns(int64_t columns) override { decoder_->set_stored_columns(columns); }
   Status run() override {
     // Guesses of lookahead are tokens even at positions that have image rows.
     const bool guesses = merging_.sequence->call_tokens() == 0;

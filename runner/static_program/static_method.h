@@ -29,6 +29,9 @@ class StaticMethod {
   virtual TensorView& input(size_t index) = 0;
   // Says that only rows [begin, begin + count) of the output will be read, until the next call.
   virtual void want_rows(size_t output, int64_t begin, int64_t count) = 0;
+  // Method::can_be_strided() of an input that is a cache, and Method::set_stored_columns().
+  virtual bool can_be_strided(size_t /*index*/) const { return false; }
+  virtual void set_stored_columns(int64_t /*columns*/) {}
   virtual Status run() = 0;
   // Valid until the next run() of any method of the same programs.
   virtual const TensorView& output(size_t index) const = 0;

@@ -185,7 +185,6 @@ std::optional<LookaheadCounts> StaticSequence::lookahead_counts() const {
 Status StaticSequence::activate(Arrangement arrangement) {
   if (arrangement == arrangement_) return {};
   Call& call = arrangement == Arrangement::kPrefill ? *prefill_ : kv_;
-  FERRY_RETURN_IF_ERROR(caches_of(call).rearrange(call.ports.ar));
   const bool guesses = arrangement == Arrangement::kLookahead;
   for (AttentionMask& mask : call.masks) {
     mask.init(guesses ? lookahead_->parents() : call.parents,
@@ -209,6 +208,12 @@ int64_t StaticSequence::prefill_tokens(int64_t count) const {
 }
 
 Status StaticSequence::run(Call& call) {
+  KvManager& caches = caches_of(call);
+  const bool strided = std::ranges::all_of(call.ports.caches, [&](const StaticPorts::Cache& cache) {
+    return call.method->can_be_strided(cache.input);
+  });
+  FERRY_RETURN_IF_ERROR(strided ? caches.pack(call.ports.ar) : caches.rearrange(call.ports.ar));
+  call.method->set_stored_columns(strided ? caches.stored_columns() : 0);
   FERRY_RETURN_IF_ERROR(call.method->run());
   for (size_t i = 0; i < call.ports.caches.size(); ++i) {
     const StaticPorts::Cache& cache = call.ports.caches[i];

@@ -72,6 +72,9 @@ JoinedMatrix matrix_of(const Case& c, DType dtype, const Pieces& pieces, bool wh
                  .zero_point = kZeroPoint,
                  .columns = c.columns,
                  .count = size_t(c.count),
+                 .stored = size_t(c.count),
+                 .first_stride = size_t(c.columns ? c.count : c.n),
+                 .first_item = size_t(c.count * (c.columns ? c.k : c.n)),
                  .rest = pieces.rest.data(),
                  .rest_stride = size_t(c.columns ? c.n - c.count : c.n),
                  .rest_item = pieces.rest.size() / size_t(c.batch)};
@@ -117,6 +120,44 @@ TEST(JoinedBmm, HasTheBitsOfTheJoinedMatrix) {
   }
 }
 
+// The first piece with so many columns of each row in memory, or of rows of each matrix, in
+// `memory`. Those behind its end are NaN, and those that are left out must be 0.
+JoinedMatrix packed(const Case& c, JoinedMatrix b, int64_t stored, std::vector<std::byte>& memory) {
+  const auto element = static_cast<size_t>(dtype_bytes(b.dtype));
+  const size_t pieces = static_cast<size_t>(c.columns ? c.batch * c.k : c.batch);
+  const size_t width = c.columns ? element : element * static_cast<size_t>(c.n);
+  const size_t from = width * b.count, to = width * static_cast<size_t>(stored);
+  memory.assign(pieces * to, std::byte{0xff});
+  for (size_t i = 0; i < pieces; ++i) {
+    std::memcpy(memory.data() + i * to, static_cast<const std::byte*>(b.first) + i * from,
+                std::min(from, to));
+  }
+  b.first = memory.data();
+  b.stored = std::min(size_t(stored), b.count);
+  b.first_stride = size_t(c.columns ? stored : c.n);
+  b.first_item = size_t(stored * (c.columns ? c.k : c.n));
+  return b;
+}
+
+// Makes the columns of the first piece 0 from `begin` on.
+void clear_columns(const Case& c, DType dtype, int64_t begin, Pieces& pieces) {
+  const auto element = static_cast<size_t>(dtype_bytes(dtype));
+  const int64_t rows = c.columns ? c.k : c.count, columns = c.columns ? c.count : c.n;
+  auto* const first = reinterpret_cast<std::byte*>(pieces.first.data());
+  for (int64_t item = 0; item < c.batch; ++item) {
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t j = 0; j < columns; ++j) {
+        if ((c.columns ? j : r) < begin) continue;
+        const uint16_t zero = is_encoded(dtype) ? kZeroPoint : 0;
+        const uint32_t code = zero;
+        std::memcpy(first + static_cast<size_t>((item * rows + r) * columns + j) * element, &code,
+                    element);
+        pieces.joined[static_cast<size_t>((item * c.k + r) * c.n + j)] = 0;
+      }
+    }
+  }
+}
+
 // Attention of a few rows, and of many, against its steps with whole matrices.
 TEST(MaskedAttention, HasTheBitsOfItsSteps) {
   struct Shape {
@@ -134,7 +175,11 @@ TEST(MaskedAttention, HasTheBitsOfItsSteps) {
       SCOPED_TRACE(testing::Message() << rows << " rows, context " << s.context);
       const Case key_case{s.batch, rows, s.context, s.dim, count, true};
       const Case value_case{s.batch, rows, s.value_dim, s.context, count, false};
-      const Pieces keys = pieces_of(key_case, dtype), values = pieces_of(value_case, dtype);
+      Pieces keys = pieces_of(key_case, dtype), values = pieces_of(value_case, dtype);
+      // The mask shows some columns that are not in memory.
+      const int64_t held = std::min(count, std::max(s.length - 3, int64_t{1}));
+      clear_columns(key_case, dtype, held, keys);
+      clear_columns(value_case, dtype, held, values);
       const auto query = random_values(static_cast<size_t>(s.batch * rows * s.dim), 7);
       std::vector<float> mask(static_cast<size_t>(s.tokens * s.context), -65504.0f);
       for (int64_t t = 0; t < s.tokens; ++t) {
@@ -157,27 +202,36 @@ TEST(MaskedAttention, HasTheBitsOfItsSteps) {
                 s.context, one);
         std::vector<SeenColumns> seen(1);
         seen[0].find(mask.data(), s.tokens, s.context);
+        int64_t stored = count;
+        std::vector<std::byte> key_memory, value_memory;
         const auto attention = [&](ThreadPool& pool) {
           std::vector<float> out(expected.size(), kNan);
-          masked_attention_f32({.query = query.data(),
-                                .keys = matrix_of(key_case, dtype, keys, false),
-                                .values = matrix_of(value_case, dtype, values, false),
-                                .mask = mask.data(),
-                                .seen = seen,
-                                .out = out.data(),
-                                .batch = size_t(s.batch),
-                                .groups = size_t(s.groups),
-                                .tokens = size_t(s.tokens),
-                                .dim = size_t(s.dim),
-                                .value_dim = size_t(s.value_dim),
-                                .context = size_t(s.context)},
-                               pool);
+          masked_attention_f32(
+              {.query = query.data(),
+               .keys =
+                   packed(key_case, matrix_of(key_case, dtype, keys, false), stored, key_memory),
+               .values = packed(value_case, matrix_of(value_case, dtype, values, false), stored,
+                                value_memory),
+               .mask = mask.data(),
+               .seen = seen,
+               .out = out.data(),
+               .batch = size_t(s.batch),
+               .groups = size_t(s.groups),
+               .tokens = size_t(s.tokens),
+               .dim = size_t(s.dim),
+               .value_dim = size_t(s.value_dim),
+               .context = size_t(s.context)},
+              pool);
           return out;
         };
-        expect_same_with_any_pool(attention);
-        EXPECT_EQ(
-            std::memcmp(attention(one).data(), expected.data(), expected.size() * sizeof(float)),
-            0);
+        for (const int64_t columns : {count, count + 5, held}) {
+          SCOPED_TRACE(columns);
+          stored = columns;
+          expect_same_with_any_pool(attention);
+          EXPECT_EQ(
+              std::memcmp(attention(one).data(), expected.data(), expected.size() * sizeof(float)),
+              0);
+        }
       });
     }
   }

@@ -45,12 +45,13 @@ Result<KvManager> make_manager(DType dtype, std::vector<CacheTensor> tensors, in
 // A KvManager beside a plain list of the values that it must hold.
 class Pair {
  public:
-  Pair(DType dtype, std::optional<Encoding> encoding, std::array<int64_t, 2> ar)
-      : dtype_(dtype),
+  Pair(DType dtype, std::optional<Encoding> encoding, std::array<int64_t, 2> ar, int64_t cl = kCl)
+      : cl_(cl),
+        dtype_(dtype),
         size_(static_cast<size_t>(dtype_bytes(dtype))),
         zero_(encoding ? static_cast<uint32_t>(encoding->zero_point) : 0),
         encoding_(encoding),
-        manager(make_manager(dtype, tensors_of(encoding), kCl, ar).value()) {
+        manager(make_manager(dtype, tensors_of(encoding), cl, ar).value()) {
     for (const CacheTensor& tensor : tensors_of(encoding)) expected_.push_back({tensor, {}});
   }
 
@@ -102,16 +103,18 @@ class Pair {
   }
 
   void expect_equal() const {
-    const int64_t columns = kCl - manager.call_length();
+    const int64_t distance = manager.stored_columns();
+    const int64_t columns = std::min(distance, cl_ - manager.call_length());
     for (size_t i = 0; i < expected_.size(); ++i) {
       ASSERT_NO_FATAL_FAILURE(expect_numbers(i));
       const auto [layer, is_key, heads, dim, encoding] = expected_[i].tensor;
       const auto view = manager.view(i, manager.call_length());
-      ASSERT_EQ(view.size(), static_cast<size_t>(heads * dim * columns) * size_);
+      ASSERT_EQ(view.size(),
+                static_cast<size_t>(heads * dim * (cl_ - manager.call_length())) * size_);
       for (int64_t h = 0; h < heads; ++h) {
         for (int64_t d = 0; d < dim; ++d) {
           for (int64_t t = 0; t < columns; ++t) {
-            const int64_t at = is_key ? (h * dim + d) * columns + t : (h * columns + t) * dim + d;
+            const int64_t at = is_key ? (h * dim + d) * distance + t : (h * distance + t) * dim + d;
             const uint32_t want =
                 t < manager.length()
                     ? expected_[i].elements[static_cast<size_t>((t * heads + h) * dim + d)]
@@ -124,12 +127,13 @@ class Pair {
     }
   }
 
-  int64_t room() const { return kCl - manager.call_length() - manager.length(); }
+  int64_t room() const { return cl_ - manager.call_length() - manager.length(); }
   void forget() {
     for (Expected& e : expected_) e.elements.clear();
   }
 
  private:
+  int64_t cl_;
   DType dtype_;
   size_t size_;
   uint32_t zero_;
@@ -179,6 +183,42 @@ TEST(KvManager, HoldsWhatItWasGivenThroughAnySequenceOfCallsAndRearrangements) {
           ASSERT_NO_FATAL_FAILURE(pair.expect_equal());
         }
       }
+    }
+  }
+}
+
+TEST(KvManager, PackedCachesGrowAndAreArrangedAgain) {
+  constexpr int64_t kContext = 1100;
+  for (const Kind& kind : kKinds) {
+    for (uint64_t seed = 0; seed < 4; ++seed) {
+      Random random(seed);
+      Pair pair(kind.dtype, kind.encoding, {130, 1}, kContext);
+      ASSERT_TRUE(pair.manager.pack(130));
+      EXPECT_EQ(pair.manager.stored_columns(), 256);
+      int64_t stored = 0;
+      while (pair.room() > 0) {
+        const int64_t most = std::min(pair.manager.call_length(), pair.room());
+        const auto n = 1 + static_cast<int64_t>(random.next() % static_cast<uint64_t>(most));
+        ASSERT_TRUE(pair.call(random, first(n), {}));
+        const int64_t to = random.next() % 2 == 0 ? 130 : 1;
+        const bool fits = pair.manager.length() <= kContext - to;
+        const bool packs = random.next() % 8 != 0;
+        EXPECT_EQ((packs ? pair.manager.pack(to) : pair.manager.rearrange(to)).has_value(), fits);
+        if (!fits) break;
+        if (packs) {
+          // Steps of 64 columns, of which the last one has a column, are in memory.
+          EXPECT_GE(pair.manager.stored_columns(),
+                    std::min((pair.manager.length() + 63) / 64 * 64, kContext - 1));
+          stored = std::max(stored, pair.manager.stored_columns());
+        }
+        ASSERT_NO_FATAL_FAILURE(pair.expect_equal());
+      }
+      EXPECT_GE(stored, 512);
+      pair.manager.clear();
+      pair.forget();
+      ASSERT_TRUE(pair.manager.pack(1));
+      EXPECT_EQ(pair.manager.stored_columns(), 256);
+      ASSERT_NO_FATAL_FAILURE(pair.expect_equal());
     }
   }
 }
