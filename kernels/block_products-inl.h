@@ -11,6 +11,7 @@
 // clang-format on
 
 #include <cmath>
+#include <utility>
 
 #include "kernels/block_nibble_rows-inl.h"
 #include "kernels/block_types-inl.h"
@@ -216,8 +217,14 @@ struct RowReader {
   // Unpacks the last blocks, which are no whole chunk.
   HWY_NOINLINE void next_part(BlockChunk& c) {
     std::memset(c.minimum, 0, sizeof c.minimum);
-    T::unpack(p, blocks, c);  // other scales become 0
-    blocks = 0;
+    const size_t left = std::exchange(blocks, 0);
+    // Rows are often whole heads of 64 columns.
+    if constexpr (T::kElements == kGroupColumns) {
+      if (left == 2) return T::unpack(p, Whole<2>(), c);
+      if (left == 4) return T::unpack(p, Whole<4>(), c);
+      if (left == 6) return T::unpack(p, Whole<6>(), c);
+    }
+    T::unpack(p, left, c);  // other scales become 0
   }
   void next(BlockChunk& c) { has_whole() ? next_whole(c) : next_part(c); }
 };
