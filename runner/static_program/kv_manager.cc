@@ -7,7 +7,6 @@
 #include <functional>
 
 #include "core/checked.h"
-#include "kernels/seen_columns.h"
 #include "runner/static_program/attention_mask.h"
 
 namespace ferry::runner {
@@ -18,7 +17,6 @@ constexpr uint64_t kCacheAlignment = 64;  // alignment of each cache in memory
 constexpr int64_t kFirstColumns = 256;
 // append() fetches so many rows ahead.
 constexpr int64_t kRowsAhead = 16;
-constexpr uint64_t kColumnStep = kernels::SeenColumns::kStep;
 
 bool is_cache_dtype(DType dtype) { return is_castable(dtype) || is_encoded(dtype); }
 
@@ -154,13 +152,7 @@ Status KvManager::rearrange(int64_t ar) {
 
 Status KvManager::pack(int64_t ar) {
   FERRY_RETURN_IF_ERROR(check_fit(ar));
-  // Attention reads whole steps of columns, of which the mask shows some.
-  const auto needed = static_cast<int64_t>(align_up(static_cast<uint64_t>(length_), kColumnStep));
-  if (length_ == 0) {
-    store_columns(std::min({stored_, kFirstColumns, most_}));
-  } else if (stored_ < std::min(needed, most_)) {
-    store_columns(std::min(std::max(needed, 2 * stored_), most_));
-  }
+  if (length_ == 0) store_columns(std::min(stored_, kFirstColumns));
   ar_ = ar;
   return {};
 }
