@@ -147,6 +147,11 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
     m.version = packer::kAttentionSinkManifestVersion;
     m.attention_sink = build.attention_sink;
   }
+  if (config.vision && config.vision->video_token_id.value_or(config.vocab_size) < m.vocab_size) {
+    m.version = packer::kVideoManifestVersion;
+    m.video_token_id = config.vision->video_token_id;
+    m.tokens_per_second = config.vision->tokens_per_second;
+  }
   m.rope_switch = converters::longrope_switch(config.rope, build);
   if (config.classifier) {
     m.version = packer::kClassifierManifestVersion;
