@@ -33,6 +33,9 @@ Result<std::vector<int64_t>> stepped(double first, int64_t end, double step) {
     if (out.back() < end) continue;
     return bad_input(fmt::format("the reference takes frame {} of {} frames", out.back(), end));
   }
+  // A tensor with one number is a number to the reference, which then has no list of frames.
+  if (out.size() == 1)
+    return bad_input("the video processor samples one frame: the reference fails");
   return out;
 }
 

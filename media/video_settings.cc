@@ -52,10 +52,18 @@ Status read_rate(const json& value, std::optional<double>& out) {
 struct VideoField {
   std::string_view name;
   Status (*rule)(const json& value, VideoSettings& settings);
+  bool takes_null = false;
 };
 
-Status samples(const json& value, VideoSettings& s) { return read_flag(value, s.samples); }
-Status rate(const json& value, VideoSettings& s) { return read_rate(value, s.rate); }
+// A null in these two is no default of the class, as it is in others.
+Status samples(const json& value, VideoSettings& s) {
+  s.samples = false;
+  return value.is_null() ? Status() : read_flag(value, s.samples);
+}
+Status rate(const json& value, VideoSettings& s) {
+  s.rate.reset();
+  return value.is_null() ? Status() : read_rate(value, s.rate);
+}
 Status count(const json& value, VideoSettings& s) { return read_count(value, s.count.emplace()); }
 Status least(const json& value, VideoSettings& s) { return read_count(value, s.least_frames); }
 Status most(const json& value, VideoSettings& s) { return read_count(value, s.most_frames); }
@@ -98,7 +106,7 @@ Status sampling(const json& value, VideoSettings& s) {
 }
 
 constexpr VideoField kOfAll[] = {
-    {kVideoType, nothing}, {"do_sample_frames", samples}, {"fps", rate},
+    {kVideoType, nothing}, {"do_sample_frames", samples, true}, {"fps", rate, true},
     {"num_frames", count}, {"return_metadata", metadata},
 };
 constexpr VideoField kOfQwen[] = {
@@ -223,7 +231,8 @@ Result<VideoSettings> settings_of(const json& fields, const std::string& where) 
       return fail(ErrorCode::kUnsupported, fmt::format("{}: field {}: not supported with {}", where,
                                                        quoted(name, 60), processor->name));
     }
-    if (field == nullptr || value.is_null()) continue;
+    const bool kept = value.is_null() && (field == nullptr || !field->takes_null);
+    if (field == nullptr || kept) continue;
     FERRY_RETURN_IF_ERROR(place_error(field->rule(value, s), where, name));
   }
   FERRY_RETURN_IF_ERROR(apply_frames(fields, *frames, s, where));

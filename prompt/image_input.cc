@@ -292,6 +292,11 @@ Result<bool> ImageInput::add(const std::string& path, std::vector<EncodedImage>&
 }
 
 Result<EncodedVideo> ImageInput::encode_video(const std::string& path, std::optional<double> rate) {
+  if (!prompts_.takes_videos()) {
+    return fail(
+        ErrorCode::kUnsupported,
+        printable(bundle_.path()) + ": videos are not supported with the processor of this model");
+  }
   if (!video_settings_) {
     media::VideoSettings settings = FERRY_TRY(video_settings(bundle_));
     FERRY_RETURN_IF_ERROR(check_videos(bundle_, settings, prompts_));

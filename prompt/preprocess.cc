@@ -197,8 +197,14 @@ Status add_tiles(const media::VideoSettings& settings, std::span<const Preproces
 Result<media::VideoSettings> load_video_settings(const PreprocessRequest& request,
                                                  const MaybeBundle& bundle) {
   if (!bundle) return media::load_video_settings(request.checkpoint);
+  const ImagePrompt prompts = FERRY_TRY(open_prompts(request, bundle));
+  if (!prompts.takes_videos()) {
+    return fail(
+        ErrorCode::kUnsupported,
+        printable(request.bundle) + ": videos are not supported with the processor of this model");
+  }
   media::VideoSettings settings = FERRY_TRY(video_settings(*bundle));
-  FERRY_RETURN_IF_ERROR(check_videos(*bundle, settings, FERRY_TRY(open_prompts(request, bundle))));
+  FERRY_RETURN_IF_ERROR(check_videos(*bundle, settings, prompts));
   return settings;
 }
 

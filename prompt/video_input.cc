@@ -77,10 +77,6 @@ Result<media::VideoSettings> video_settings(const packer::Bundle& bundle) {
 Status check_videos(const packer::Bundle& bundle, const media::VideoSettings& settings,
                     const ImagePrompt& prompts) {
   const std::string where = printable(bundle.path());
-  if (!prompts.takes_videos()) {
-    return fail(ErrorCode::kUnsupported,
-                where + ": videos are not supported with the processor of this model");
-  }
   const runner::VisionEncoder::Sizes sizes = FERRY_TRY(runner::VisionEncoder::sizes_in(bundle));
   const packer::Manifest& manifest = bundle.manifest();
   if (sizes.picture || runner::has_placed_rows(manifest)) {

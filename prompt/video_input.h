@@ -52,7 +52,7 @@ std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
 // media::video_settings_from().
 Result<media::VideoSettings> video_settings(const packer::Bundle& bundle);
 // Returns kBadInput unless the processor makes what the bundle's vision encoder takes, and the
-// placeholder of its prompts is that of the config. kUnsupported for a bundle that takes no videos.
+// placeholder of its prompts is that of the config. kUnsupported for pictures of one size.
 Status check_videos(const packer::Bundle& bundle, const media::VideoSettings& settings,
                     const ImagePrompt& prompts);
 

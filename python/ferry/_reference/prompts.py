@@ -270,7 +270,7 @@ def by_number(name):
 
 
 def video(prompt, folder, fps):
-    """-> frames u8 [frames,height,width,3], and what transformers wants to know of them"""
+    """-> frames u8 [frames,3,height,width], and what transformers wants to know of them"""
     import numpy
     import transformers.video_utils
     try:
@@ -280,6 +280,7 @@ def video(prompt, folder, fps):
     frames = [numpy.asarray(picture(prompt, str(pathlib.Path(folder) / name))) for name in names]
     if not frames or any(frame.shape != frames[0].shape for frame in frames):
         raise Refused(BAD_INPUT, f"{prompt.where}: {folder}: expected frames of one size")
-    return numpy.stack(frames), transformers.video_utils.VideoMetadata(
+    # With the channels behind, transformers takes frames of 1 or 3 pixels of height for others.
+    return numpy.stack(frames).transpose(0, 3, 1, 2), transformers.video_utils.VideoMetadata(
         total_num_frames=len(frames), fps=fps, duration=len(frames) / fps, width=frames[0].shape[1], height=frames[0].shape[0],
         frames_indices=list(range(len(frames))))
