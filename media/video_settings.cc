@@ -238,7 +238,8 @@ Result<VideoSettings> settings_of(const json& fields, const std::string& where) 
   FERRY_RETURN_IF_ERROR(apply_frames(fields, *frames, s, where));
   s.frame.split = s.frame.crop = false;
   s.frame.least_patches = s.frame.most_patches = 1;
-  if (s.kind == VideoKind::kSmolVlm && s.rate && s.count) s.samples = true;
+  // The reference asks for sampling where one of these is set, and fails without the other.
+  if (s.kind == VideoKind::kSmolVlm && (s.rate || s.count)) s.samples = true;
   if (s.frame.least_pixels == 0 || s.frame.most_pixels == 0) {
     return bad_input(where + ": field 'size': has no shortest_edge and longest_edge");
   }

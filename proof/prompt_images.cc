@@ -7,6 +7,7 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "proof/prompt_videos.h"
 #include "proof/tiled_pictures.h"
 #include "runner/token_embedder.h"
 #include "runner/vision_encoder.h"
@@ -103,14 +104,6 @@ Status add_shape(const packer::Manifest& manifest, ImageShape shape, const std::
   images.shapes.push_back(shape);
   FERRY_RETURN_IF_ERROR(check_picture(images.picture, shape, who));
   return check_image_shape(*manifest.image_grid, shape, most_blocks(manifest), who);
-}
-
-// The names of the tensors with the patches of images or videos, and with their grids.
-std::string patches_name(const ReferencePrompt& prompt) {
-  return prompt.has_videos() ? "pixel_values_videos" : "pixel_values";
-}
-std::string grids_name(const ReferencePrompt& prompt) {
-  return prompt.has_videos() ? "video_grid_thw" : "image_grid_thw";
 }
 
 // Reads the rows and columns of patches of images of any shape, and of the groups of frames of
@@ -234,48 +227,6 @@ Status place_images(PromptImages& images, const std::string& who) {
     if (run.count == run.grid_rows * run.grid_columns) continue;
     return bad_input(fmt::format("{}: {} placeholders for an image of {} x {} blocks", who,
                                  run.count, run.grid_rows, run.grid_columns));
-  }
-  return {};
-}
-
-// Returns how far the groups of frames of each video are apart in places in time.
-Result<std::vector<float>> steps_of(const Reference& reference, const ReferencePrompt& prompt,
-                                    const packer::Manifest& manifest, PromptImages& images) {
-  constexpr const char* kSeconds = "second_per_grid_ts";
-  const size_t videos = images.video_groups.size();
-  if (prompt.has(kSeconds)) {
-    images.group_seconds =
-        FERRY_TRY(reference.floats(prompt, kSeconds, {static_cast<int64_t>(videos)}));
-  }
-  std::vector<float> steps(videos, 1.0F);
-  if (!manifest.tokens_per_second) return steps;
-  if (!images.group_seconds.empty()) steps = images.group_seconds;
-  for (float& step : steps) step *= static_cast<float>(*manifest.tokens_per_second);
-  return steps;
-}
-
-// Gives each run of placeholders the places of its video, or of its group of frames.
-Status place_videos(const Reference& reference, const ReferencePrompt& prompt,
-                    const packer::Manifest& manifest, PromptImages& images) {
-  const std::string who = name_of(reference, prompt);
-  const size_t videos = images.video_groups.size(), groups = images.shapes.size();
-  if (images.runs.size() == groups && groups != videos) return place_images(images, who);
-  if (images.runs.size() != videos) {
-    return bad_input(fmt::format("{}: {} runs of placeholders for {} videos of {} groups of frames",
-                                 who, images.runs.size(), videos, groups));
-  }
-  const std::vector<float> steps = FERRY_TRY(steps_of(reference, prompt, manifest, images));
-  size_t shape = 0;
-  for (size_t i = 0; i < videos; ++i) {
-    PromptImages::Run& run = images.runs[i];
-    run.grid_rows = images.shapes[shape].rows / images.grid->merge_size;
-    run.grid_columns = images.shapes[shape].columns / images.grid->merge_size;
-    run.grid_frames = images.video_groups[i];
-    run.frame_step = steps[i];
-    shape += static_cast<size_t>(run.grid_frames);
-    if (run.count == run.grid_frames * run.grid_rows * run.grid_columns) continue;
-    return bad_input(fmt::format("{}: {} placeholders for a video of {} x {} x {} blocks", who,
-                                 run.count, run.grid_frames, run.grid_rows, run.grid_columns));
   }
   return {};
 }
@@ -447,16 +398,6 @@ Status check_token_types(const Reference& reference, const ReferencePrompt& prom
   return {};
 }
 
-Status check_videos_of(const ReferencePrompt& prompt, const packer::Manifest& manifest,
-                       const std::string& who) {
-  if (!prompt.has_videos()) return {};
-  const bool others = prompt.has("pixel_values") || prompt.needs_sound();
-  if (!others && manifest.image_grid && !runner::has_placed_rows(manifest)) return {};
-  return fail(ErrorCode::kUnsupported, others
-                                           ? who + " has videos and images or sounds: not supported"
-                                           : who + " has videos, which the bundle does not take");
-}
-
 }  // namespace
 
 Shape join_tower(const PromptImages& images, std::string_view name, Shape shape,
@@ -618,7 +559,8 @@ Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt
   }
   images.runs = runs_of(prompt.input_ids, id);
   if (manifest.two_way_prompts) images.two_way_tokens = std::ssize(prompt.input_ids);
-  if (images.placed && prompt.has_videos()) {
+  const bool whole = prompt.has_videos() && !has_groups_apart(images);
+  if (images.placed && whole) {
     FERRY_RETURN_IF_ERROR(place_videos(reference, prompt, manifest, images));
   } else if (images.placed) {
     FERRY_RETURN_IF_ERROR(place_images(images, who));

@@ -13,8 +13,6 @@
 namespace ferry::runner {
 namespace {
 
-constexpr float kMostFrameStep = 1e9F;
-
 // Copies the first `width` values of rows that lie `stride` apart. Fills `to`.
 void copy_rows(std::span<const float> from, int64_t stride, int64_t width, std::span<float> to) {
   if (stride == width) {
@@ -107,7 +105,6 @@ Status check_rows(const packer::Bundle& bundle, std::span<const EmbeddingRows> r
     const bool known = frames >= 1 && size % frames == 0 && run.grid_rows >= 1 &&
                        run.grid_columns >= 1 && run.grid_rows <= size && run.grid_columns <= size &&
                        run.grid_rows * run.grid_columns == size / frames;
-    // Steps beyond this would leave the range of places.
     const bool timed = run.frame_step >= 0 && run.frame_step <= kMostFrameStep;
     if (placed && !(known && timed)) {
       return fail(ErrorCode::kUsage,

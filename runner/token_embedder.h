@@ -16,6 +16,9 @@
 
 namespace ferry::runner {
 
+// The most places that groups of frames of a video may be apart in time.
+inline constexpr float kMostFrameStep = 1e9F;
+
 // Values f32 [n, width] that replace the embeddings of positions [first, first + n). The width is
 // embedding_width(); where the outputs of K layers get features added too, these are behind the
 // embedding in each row, and the width is (1 + K) hidden_size.

@@ -242,7 +242,8 @@ def encode_images(prompt, source):
         if videos:
             given.update(videos=[frames for frames, _ in videos], video_metadata=[metadata for _, metadata in videos])
             made = processor.video_processor
-            if getattr(made, "fps", None) and getattr(made, "num_frames", None):  # as apply_chat_template() does
+            fixed = getattr(made, "fps", None) or getattr(made, "num_frames", None)
+            if type(processor).__name__ == "SmolVLMProcessor" and fixed:  # as its apply_chat_template() does
                 given.update(do_sample_frames=True)
         made = processor(text=[text], return_tensors="pt", add_special_tokens=False, **given)
     except Exception as error:
