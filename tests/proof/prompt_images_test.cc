@@ -322,7 +322,7 @@ TEST(PromptImages, VideosThatDoNotFitAreRefused) {
   refused(videos({8, 1, 8, 8}, {2, 2, 2, 1, 2, 2}, 12), bad,
           "1 placeholders for a video of 2 x 1 x 1 blocks");
   refused(videos({8}, {1, 2, 2}, 4, {-1}), bad, "groups of frames are -2 places apart in time");
-  refused(videos({8}, {1, 2, 2}, 4, {NAN}), bad, "places apart in time");
+  refused(videos({8}, {1, 2, 2}, 4, {NAN}), bad, "a value is not finite");
   refused(videos({8}, {1, 2, 2}, 4, {1}, true), unsupported, "has videos and images or sounds");
 }
 
