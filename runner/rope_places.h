@@ -2,9 +2,9 @@
 // (M-RoPE). The three are equal for a token of text. The rows of an image are at one time, and at
 // the row and column of their blocks behind the position where the image begins; the text behind
 // it goes on behind the larger of its sides. Those of a video are such images one after the other,
-// a step apart in time, at the same rows and columns; the text behind it goes on as behind an image,
-// and the answer behind the latest place of the prompt. Source: transformers, get_rope_index() in
-// models/qwen2_vl, qwen2_5_vl and qwen3_vl.
+// a step apart in time, at the same rows and columns; the text behind it goes on as behind an
+// image, and the answer behind the latest place of the prompt. Source: transformers,
+// get_rope_index() in models/qwen2_vl, qwen2_5_vl and qwen3_vl.
 #pragma once
 
 #include <array>
