@@ -31,7 +31,7 @@ struct PromptRequest {
 struct PreprocessRequest {
   std::vector<std::string> images;  // the images of one prompt, in order
   // Its videos: folders of frames, and how many of them a second has.
-  std::vector<std::string> videos;
+  std::vector<std::string> videos = {};
   std::optional<double> video_rate = {};
   // A directory with the processor files, or a bundle whose vision encoder takes the pixel values.
   // One of the two is empty.

@@ -17,9 +17,9 @@ namespace ferry::prompt {
 // A video whose frames are encoded in groups, in order.
 struct VideoLayout {
   int64_t groups = 0;
-  int64_t tokens = 0;           // of a group; 0 where all tiles have tokens_per_tile
-  std::vector<double> seconds;  // of each group
-  double duration = 0;          // in seconds
+  int64_t tokens = 0;                // of a group; 0 where all tiles have tokens_per_tile
+  std::vector<double> seconds = {};  // of each group
+  double duration = 0;               // in seconds
 
   int64_t tokens_of(const ImageProcessor& processor) const {
     return tokens > 0 ? tokens : processor.tokens_per_tile;
