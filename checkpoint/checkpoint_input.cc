@@ -38,9 +38,16 @@ constexpr const char* kCheckpointGenerationConfig = "generation_config.json";
 // Files that a bundle takes as they are, where the checkpoint has them. config.json is treated
 // apart.
 constexpr const char* kCopied[] = {
-    kCheckpointGenerationConfig, "tokenizer.json",           "tokenizer_config.json",
-    "special_tokens_map.json",   "chat_template.jinja",      "chat_template.json",
-    "processor_config.json",     "preprocessor_config.json", "config_sentence_transformers.json",
+    kCheckpointGenerationConfig,
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "processor_config.json",
+    "preprocessor_config.json",
+    "config_sentence_transformers.json",
+    "video_preprocessor_config.json",
 };
 
 using File = std::shared_ptr<const InputFile>;
@@ -91,7 +98,8 @@ Status add_files_beside(CheckpointInput& input, const Directory& directory, cons
 }
 
 // Files that say how pictures become pixel values.
-constexpr const char* kProcessorFiles[] = {"processor_config.json", "preprocessor_config.json"};
+constexpr const char* kProcessorFiles[] = {"processor_config.json", "preprocessor_config.json",
+                                           "video_preprocessor_config.json"};
 
 // Returns the files of the image processor beside the user's config.
 Result<std::vector<packer::CopiedFile>> processor_files_beside(const std::string& config) {

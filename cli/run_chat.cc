@@ -22,8 +22,8 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t";
 constexpr const char* kMessage = "message";  // start of errors about a message
-constexpr std::string_view kImage = "/image", kAudio = "/audio", kAdapter = "/adapter",
-                           kQuit = "/quit";
+constexpr std::string_view kImage = "/image", kAudio = "/audio", kVideo = "/video",
+                           kAdapter = "/adapter", kQuit = "/quit";
 
 void show_prompt() {
   if (::isatty(STDIN_FILENO) == 0) return;
@@ -54,6 +54,7 @@ class Chat {
   Status command(std::string_view line);
   Status add_image(const std::string& path);
   Status add_sound(const std::string& path);
+  Status add_video(const std::string& path);
   // Chooses another adapter. The decoder has run nothing with it yet.
   Status choose_adapter(const std::string& name);
   Result<Prompt> read_prompt();
@@ -76,8 +77,8 @@ class Chat {
   const AnswerLimits& limits_;
   Generation loaded_;
   std::vector<prompt::ChatMessage> messages_;
-  // The numbers of images and sounds that belong to messages_.
-  size_t images_sent_ = 0, sounds_sent_ = 0;
+  // The numbers of images, sounds and videos that belong to messages_.
+  size_t images_sent_ = 0, sounds_sent_ = 0, videos_sent_ = 0;
   std::vector<int64_t> executed_;  // ids that the decoder has run
   std::optional<int> exit_;
 };
@@ -106,6 +107,14 @@ Status Chat::add_sound(const std::string& path) {
   return {};
 }
 
+Status Chat::add_video(const std::string& path) {
+  if (!options_.video_fps) {
+    return fail(ErrorCode::kUsage, "/video needs --video-fps, the frames of a second");
+  }
+  FERRY_RETURN_IF_ERROR(prompts_.load_encoder());
+  return prompts_.add_video(path, options_.video_fps);
+}
+
 Status Chat::choose_adapter(const std::string& name) {
   if (const Status known = adapted_.check(name); !known) return refuse(known.error());
   if (name == adapted_.adapter()) return {};
@@ -124,24 +133,30 @@ Status Chat::command(std::string_view line) {
     exit_ = 0;
     return {};
   }
-  if ((name != kImage && name != kAudio) || path.empty()) {
+  if ((name != kImage && name != kAudio && name != kVideo) || path.empty()) {
     return refuse({ErrorCode::kUsage,
-                   fmt::format("{}: no command; there are /image FILE, /audio FILE, /adapter NAME "
-                               "and /quit",
+                   fmt::format("{}: no command; there are /image FILE, /audio FILE, /video FOLDER, "
+                               "/adapter NAME and /quit",
                                quoted(line))});
   }
-  const Status added = name == kImage ? add_image(path) : add_sound(path);
+  const Status added = name == kImage   ? add_image(path)
+                       : name == kAudio ? add_sound(path)
+                                        : add_video(path);
   return added ? added : refuse(added.error());
 }
 
 Result<int64_t> Chat::keep_prefix(const Prompt& prompt) {
-  const bool extends = executed_.size() < prompt.ids.size() &&
+  // Answers to videos whose frames have places in time were placed otherwise than they are as part
+  // of a prompt.
+  const bool timed = std::ranges::any_of(
+      prompt.rows, [](const runner::EmbeddingRows& rows) { return rows.grid_frames > 1; });
+  const bool extends = !timed && executed_.size() < prompt.ids.size() &&
                        std::ranges::equal(executed_, std::span(prompt.ids).first(executed_.size()));
   if (!extends) {
     adapted_.decoder().restart(std::ssize(prompt.ids));
     executed_.clear();
   }
-  if (prompts_.images() + prompts_.sounds() > 0) {
+  if (prompts_.images() + prompts_.sounds() + prompts_.videos() > 0) {
     FERRY_RETURN_IF_ERROR(adapted_.decoder().set_image_rows(prompt.rows));
   }
   return std::ssize(executed_);
@@ -169,6 +184,7 @@ Status Chat::answer(Prompt prompt, Generation g) {
   messages_.push_back({"assistant", g.text});
   images_sent_ = prompts_.images();
   sounds_sent_ = prompts_.sounds();
+  videos_sent_ = prompts_.videos();
   print_result(context_, g, /*with_text=*/true, options_.stats);
   if (g.stop == kStopInterrupted) exit_ = conclude(context_, g);
   return {};
@@ -186,8 +202,8 @@ Result<Prompt> Chat::read_prompt() {
 Status Chat::turn(const std::string& text) {
   Generation g = loaded_;
   g.stats.inference_start = g.clock.now();
-  messages_.push_back(
-      {"user", text, prompts_.images() - images_sent_, prompts_.sounds() - sounds_sent_});
+  messages_.push_back({"user", text, prompts_.images() - images_sent_,
+                       prompts_.sounds() - sounds_sent_, prompts_.videos() - videos_sent_});
   Result<Prompt> prompt = read_prompt();
   if (!prompt) {
     messages_.pop_back();
@@ -212,6 +228,7 @@ Status Chat::handle(const std::string& line) {
 Result<int> Chat::run() {
   for (const std::string& path : options_.images) FERRY_RETURN_IF_ERROR(add_image(path));
   for (const std::string& path : options_.sounds) FERRY_RETURN_IF_ERROR(add_sound(path));
+  for (const std::string& path : options_.videos) FERRY_RETURN_IF_ERROR(add_video(path));
   LineReader input;
   while (!is_over()) {
     show_prompt();

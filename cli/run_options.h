@@ -29,7 +29,8 @@ struct LooseOptions {
 
 struct RunOptions {
   LooseOptions loose;
-  std::vector<std::string> images, sounds, stops;
+  std::vector<std::string> images, sounds, videos, stops;
+  std::optional<double> video_fps = {};
   std::string bundle, tokens, prompt, prompt_file, prompts, chat, system, messages, dump_logits,
       stats_json, thresholds, config, mmproj, profile, draft, adapter, save_state, load_state;
   std::optional<int64_t> max_new;

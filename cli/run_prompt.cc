@@ -67,7 +67,8 @@ Result<Prompt> expect_tokens(Prompt prompt, const std::string& where) {
 // vision encoder with its processor, which makes the tokens then.
 Result<std::optional<prompt::ImageInput>> open_image_input(const packer::Bundle& bundle,
                                                            const RunOptions& options) {
-  if (options.images.empty() && (!prompt::has_processor(bundle) || !options.tokens.empty())) {
+  const bool given = !options.images.empty() || !options.videos.empty();
+  if (!given && (!prompt::has_processor(bundle) || !options.tokens.empty())) {
     return std::optional<prompt::ImageInput>();
   }
   return std::optional(FERRY_TRY(prompt::ImageInput::open(bundle)));
@@ -146,7 +147,9 @@ Result<PromptReader> PromptReader::open(const packer::Bundle& bundle, const RunO
   if (options.pan_and_scan && !reader.input_) {
     return fail(ErrorCode::kUsage, "--pan-and-scan is for prompts with images");
   }
-  if (!options.images.empty()) FERRY_RETURN_IF_ERROR(reader.load_encoder());
+  if (!options.images.empty() || !options.videos.empty()) {
+    FERRY_RETURN_IF_ERROR(reader.load_encoder());
+  }
   FERRY_RETURN_IF_ERROR(reader.open_sounds(options));
   if (!reader.input_ && !reader.hearing_ && options.tokens.empty()) {
     FERRY_RETURN_IF_ERROR(reader.open_tokenizer(options));
@@ -201,6 +204,11 @@ Status PromptReader::add_sound(const std::string& path) {
   return {};
 }
 
+Status PromptReader::add_video(const std::string& path, std::optional<double> rate) {
+  videos_.push_back(FERRY_TRY(input_->encode_video(path, rate)));
+  return {};
+}
+
 std::string PromptReader::cut_note(size_t sound) const {
   const prompt::EncodedSound& one = sounds_[sound];
   if (one.heard == one.seconds) return "";
@@ -228,7 +236,7 @@ Result<bool> PromptReader::add_image(const std::string& path) { return input_->a
 Result<Prompt> PromptReader::with_rows(prompt::ExpandedPrompt expanded,
                                        const std::string& where) const {
   Prompt prompt;
-  prompt.rows = prompt::rows_of(expanded, images_, sounds_);
+  prompt.rows = prompt::rows_of(expanded, images_, sounds_, videos_);
   prompt.ids = std::move(expanded.ids);
   return expect_tokens(std::move(prompt), where);
 }
@@ -248,7 +256,8 @@ Result<Prompt> PromptReader::plain(const std::string& text, const std::string& w
   }
   if (!input_) return encode(text, /*add_special=*/true, where);
   const auto layouts = prompt::layouts_of(images_);
-  return with_rows(FERRY_TRY(input_->prompts().plain(text, where, layouts, rows)), where);
+  const auto videos = prompt::layouts_of(videos_);
+  return with_rows(FERRY_TRY(input_->prompts().plain(text, where, layouts, rows, videos)), where);
 }
 
 Result<Prompt> PromptReader::chat(std::string_view chat, const std::string& where) {
@@ -258,7 +267,9 @@ Result<Prompt> PromptReader::chat(std::string_view chat, const std::string& wher
   if (input_) {
     const auto layouts = prompt::layouts_of(images_);
     const std::vector<int64_t> rows = FERRY_TRY(prompt::row_counts(sounds_));
-    return with_rows(FERRY_TRY(input_->prompts().chat(chat, where, time_, layouts, rows)), where);
+    const auto videos = prompt::layouts_of(videos_);
+    return with_rows(FERRY_TRY(input_->prompts().chat(chat, where, time_, layouts, rows, videos)),
+                     where);
   }
   FERRY_RETURN_IF_ERROR(expect_text(chat, where));
   return encode(FERRY_TRY(template_->render(chat, where, time_)), /*add_special=*/false, where);
@@ -287,6 +298,9 @@ Result<Prompt> PromptReader::read_plain(const RunOptions& options) {
   }
   if (!options.images.empty()) images_ = FERRY_TRY(input_->encode(options.images));
   for (const std::string& path : options.sounds) FERRY_RETURN_IF_ERROR(add_sound(path));
+  for (const std::string& path : options.videos) {
+    FERRY_RETURN_IF_ERROR(add_video(path, options.video_fps));
+  }
   if (!options.messages.empty()) {
     const bool is_input = options.messages == kStandardInput;
     const std::string text = is_input
@@ -303,7 +317,7 @@ Result<Prompt> PromptReader::one_message(const std::string& system, const std::s
                                          const std::string& where) {
   std::vector<prompt::ChatMessage> chat;
   if (!system.empty()) chat.push_back({"system", system});
-  chat.push_back({"user", text, images_.size(), sounds_.size()});
+  chat.push_back({"user", text, images_.size(), sounds_.size(), videos_.size()});
   return messages(chat, where);
 }
 

@@ -25,7 +25,7 @@ namespace ferry::cli {
 
 struct PromptLine;  // cli/run_prompts.h
 
-// Token ids, and embedding rows of images or sounds at the positions of some ids.
+// Token ids, and embedding rows of images, videos or sounds at the positions of some ids.
 struct Prompt {
   std::vector<int64_t> ids;
   std::vector<runner::EmbeddingRows> rows;  // views of what the PromptReader owns
@@ -64,10 +64,15 @@ class PromptReader {
   // Adds the next sound. Its rows live as long as the reader.
   Status add_sound(const std::string& path);
   size_t sounds() const { return sounds_.size(); }
+  // Adds the next video, a folder of frames; requires load_encoder(). Its rows live as long as the
+  // reader.
+  Status add_video(const std::string& path, std::optional<double> rate);
+  size_t videos() const { return videos_.size(); }
   // Says what is left out of a sound that the feature extractor cuts; empty if nothing is.
   std::string cut_note(size_t sound) const;
 
-  // Makes the prompt of --tokens, --prompt, --messages, or --system and --chat, with --image.
+  // Makes the prompt of --tokens, --prompt, --messages, or --system and --chat, with --image and
+  // --video.
   Result<Prompt> read(const RunOptions& options);
   // Makes the prompt of a line of --prompts. `system` is the message before that of a chat of one
   // message; it may be empty.
@@ -107,6 +112,7 @@ class PromptReader {
   std::optional<text::ChatTemplate> template_;
   std::vector<prompt::EncodedImage> images_;
   std::vector<prompt::EncodedSound> sounds_;
+  std::vector<prompt::EncodedVideo> videos_;
 };
 
 }  // namespace ferry::cli

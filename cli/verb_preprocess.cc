@@ -59,6 +59,13 @@ void add_prompt(JsonWriter& json, const prompt::PreprocessedPrompt& prompt) {
 void add_tensors(JsonWriter& json, const prompt::PreprocessReport& report) {
   json.key("tensors").begin_array();
   if (!report.pixel_values.empty()) add_tensor(json, "pixel_values", "f32", report.pixel_values);
+  if (!report.video_values.empty()) {
+    add_tensor(json, "pixel_values_videos", "f32", report.video_values);
+    add_tensor(json, "video_grid_thw", "i64", report.video_grid);
+  }
+  if (report.prompt && !report.prompt->group_seconds.empty()) {
+    add_tensor(json, "second_per_grid_ts", "f32", {std::ssize(report.prompt->group_seconds)});
+  }
   if (!report.pixel_attention_mask.empty()) {
     add_tensor(json, "pixel_attention_mask", "i64", report.pixel_attention_mask);
   }
@@ -80,6 +87,19 @@ void add_tensors(JsonWriter& json, const prompt::PreprocessReport& report) {
   json.end_array();
 }
 
+void add_videos(JsonWriter& json, const prompt::PreprocessReport& report) {
+  json.key("videos").begin_array();
+  for (const prompt::PreprocessedVideo& video : report.videos) {
+    json.begin_object().member("path", video.path);
+    json.member("width", video.size.width).member("height", video.size.height);
+    json.member("frames", video.frames).member("taken", Shape(video.taken));
+    json.member("groups", video.layout.groups);
+    json.member("rows", video.grid.rows).member("columns", video.grid.columns);
+    json.end_object();
+  }
+  json.end_array();
+}
+
 std::string preprocess_json(const PreprocessLine& o, const prompt::PreprocessReport& report) {
   JsonWriter json;
   json.begin_object().key("output");
@@ -95,6 +115,7 @@ std::string preprocess_json(const PreprocessLine& o, const prompt::PreprocessRep
     json.end_object();
   }
   json.end_array();
+  if (!report.videos.empty()) add_videos(json, report);
   add_tensors(json, report);
   if (report.prompt) add_prompt(json, *report.prompt);
   return json.end_object().take();
@@ -113,6 +134,11 @@ std::vector<std::string> tensor_texts(const prompt::PreprocessReport& report) {
     if (!shape.empty()) texts.push_back(fmt::format("{} [{}]", name, fmt::join(shape, ", ")));
   };
   add("pixel_values f32", report.pixel_values);
+  add("pixel_values_videos f32", report.video_values);
+  add("video_grid_thw i64", report.video_grid);
+  if (report.prompt && !report.prompt->group_seconds.empty()) {
+    add("second_per_grid_ts f32", {std::ssize(report.prompt->group_seconds)});
+  }
   add("pixel_attention_mask i64", report.pixel_attention_mask);
   add("image_grid_thw i64", report.image_grid);
   add("spatial_shapes i64", report.spatial_shapes);
@@ -139,6 +165,14 @@ std::string preprocess_text(const PreprocessLine& o, const prompt::PreprocessRep
                 ? fmt::format("{} tiles: {} rows of {}{}\n", tiles, grid.rows, grid.columns,
                               has_whole ? " and the whole image" : "")
                 : "1 tile\n";
+  }
+  for (const prompt::PreprocessedVideo& video : report.videos) {
+    text += fmt::format("{}: {} of {} frames of {} x {}", printable(video.path), video.taken.size(),
+                        video.frames, video.size.width, video.size.height);
+    text += video.grid == media::Grid{}
+                ? std::string("\n")
+                : fmt::format(": {} groups of {} rows of {} patches\n", video.layout.groups,
+                              video.grid.rows, video.grid.columns);
   }
   if (report.prompt) text += prompt_line(*report.prompt);
   if (o.request.output.empty()) return text;
@@ -184,8 +218,8 @@ std::string sound_json(const PreprocessLine& o, const prompt::PreprocessedSound&
 
 Result<int> run_preprocess_sound(Context& context, const PreprocessLine& o) {
   const bool more = !o.request.images.empty() || !o.messages.empty() || !o.chat.empty() ||
-                    !o.prompt.empty() || o.request.pan_and_scan;
-  if (more) return fail(ErrorCode::kUsage, "--audio takes no images and no prompt");
+                    !o.prompt.empty() || o.request.pan_and_scan || !o.request.videos.empty();
+  if (more) return fail(ErrorCode::kUsage, "--audio takes no images, no videos and no prompt");
   if (o.request.output.empty()) return fail(ErrorCode::kUsage, "-o FILE is required");
   const auto settings_of = [&]() -> Result<media::SoundSettings> {
     if (o.request.bundle.empty()) return prompt::sound_settings(o.request.checkpoint);
@@ -218,8 +252,16 @@ Result<int> run_preprocess(Context& context, PreprocessLine o) {
   }
   if (!o.audio.empty()) return run_preprocess_sound(context, o);
   o.request.prompt = FERRY_TRY(prompt_of(o));
-  if (!o.request.prompt && o.request.images.empty()) {
-    return fail(ErrorCode::kUsage, "an IMAGE or a prompt is required");
+  if (!o.request.prompt && o.request.images.empty() && o.request.videos.empty()) {
+    return fail(ErrorCode::kUsage, "an IMAGE, a video or a prompt is required");
+  }
+  if (o.request.videos.empty() == o.request.video_rate.has_value()) {
+    return fail(ErrorCode::kUsage, o.request.videos.empty()
+                                       ? "--video-fps is for --video"
+                                       : "--video needs --video-fps, the frames of a second");
+  }
+  if (!o.request.videos.empty() && o.backend == "pil") {
+    return fail(ErrorCode::kUsage, "--video has the backend torchvision alone");
   }
   if (!o.request.prompt && o.request.output.empty()) {
     return fail(ErrorCode::kUsage, "-o FILE is required");
@@ -251,10 +293,13 @@ void add_preprocess(CommandLine& line) {
       .option("--audio FILE", o->audio,
               "Instead of images: a sound, WAV or FLAC, to the frames or samples that a model of "
               "speech takes")
+      .option("--video FOLDER", o->request.videos,
+              "Videos, each a folder with its frames as pictures, in the order of their names")
+      .option("--video-fps N", o->request.video_rate, "How many frames of --video a second has")
       .option("--messages FILE", o->messages,
-              "JSON file: messages whose contents are {\"type\": \"text\", \"text\": ...} and "
-              "{\"type\": \"image\"}")
-      .option("--chat", o->chat, "Message of a user; the images come before it")
+              "JSON file: messages whose contents are {\"type\": \"text\", \"text\": ...}, "
+              "{\"type\": \"image\"} and {\"type\": \"video\"}")
+      .option("--chat", o->chat, "Message of a user; the images and videos come before it")
       .option("--prompt", o->prompt, "Prompt without a chat template")
       .flag("--pan-and-scan", o->request.pan_and_scan,
             "Gemma 3: parts of a long image too, as the processor's do_pan_and_scan")

@@ -147,6 +147,15 @@ Status check_prompt(const RunOptions& o) {
   if (!o.sounds.empty() && (!o.tokens.empty() || !o.prompts.empty())) {
     return fail(ErrorCode::kUsage, "--audio needs --prompt, --chat, --messages or --interactive");
   }
+  if (!o.videos.empty() && (!o.tokens.empty() || !o.prompts.empty())) {
+    return fail(ErrorCode::kUsage, "--video needs --prompt, --chat, --messages or --interactive");
+  }
+  if (!o.videos.empty() && !o.video_fps) {
+    return fail(ErrorCode::kUsage, "--video needs --video-fps, the frames of a second");
+  }
+  if (o.video_fps && o.videos.empty() && !o.interactive) {
+    return fail(ErrorCode::kUsage, "--video-fps is for --video");
+  }
   if (o.tokens.empty()) return {};
   const auto ids = parse_numbers("--tokens", o.tokens, kTokensExpected);
   return ids ? Status() : Failure(ids.error());
@@ -360,7 +369,8 @@ void add_run(CommandLine& line) {
               "bundle's chat template; - reads standard input")
       .flag("--interactive", o->interactive,
             "A chat: every line of standard input is a message; /image FILE adds an image to the "
-            "next one, /audio FILE a sound, /adapter NAME chooses another adapter, /quit ends")
+            "next one, /audio FILE a sound, /video FOLDER a video, /adapter NAME chooses another "
+            "adapter, /quit ends")
       .option("--adapter NAME", o->adapter,
               "Adapter of the bundle to run it with (convert --adapters, adapter add)")
       .option("--image", o->images,
@@ -369,6 +379,11 @@ void add_run(CommandLine& line) {
       .option("--audio", o->sounds,
               "Sound files, WAV or FLAC, before the text of the prompt, for a language model that "
               "hears (Voxtral, Gemma 4). With --interactive those of the first message")
+      .option(
+          "--video FOLDER", o->videos,
+          "Videos for a prompt of text, in order, each a folder with its frames as pictures, by "
+          "name. With --interactive those of the first message")
+      .option("--video-fps N", o->video_fps, "How many frames of --video a second has")
       .flag("--pan-and-scan", o->pan_and_scan,
             "Gemma 3: parts of a long image too, as the processor's do_pan_and_scan")
       .option("--tokens", o->tokens, "Prompt as token ids: 1,2,3")

@@ -97,6 +97,7 @@ class Batch : public runner::PromptAnswers {
 Status refuse_rows(const Prompt& prompt) {
   constexpr const char* kWhy = "must be empty where parallel is more than 1";
   if (!prompt.images.empty()) return library::wrong("images", kWhy);
+  if (!prompt.videos.empty()) return library::wrong("videos", kWhy);
   return prompt.sounds.empty() ? Status() : library::wrong("sounds", kWhy);
 }
 

@@ -39,6 +39,7 @@ struct Generator::Impl {
   std::optional<text::ChatTemplate> chat_template = {};
   std::vector<int64_t> executed = {};             // tokens of the sequence in the decoder
   std::vector<prompt::EncodedImage> images = {};  // the decoder has views of these
+  std::vector<prompt::EncodedVideo> videos = {};  // and of these
   std::vector<prompt::EncodedSound> sounds = {};  // and of these
   bool has_rows = false;  // whether the sequence in the decoder has images or sounds
   // The first token of the answers of an encoder-decoder, and the tokens that its files forbid or

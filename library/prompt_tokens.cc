@@ -28,14 +28,19 @@ Status check_prompt(const Prompt& prompt) {
   if (!prompt.tokens.empty() && !prompt.sounds.empty()) {
     return wrong("sounds", "must be empty where the prompt has tokens");
   }
+  if (!prompt.tokens.empty() && !prompt.videos.empty()) {
+    return wrong("videos", "must be empty where the prompt has tokens");
+  }
   if (!utf8::is_valid(prompt.text)) return wrong("text", "must be UTF-8");
   return {};
 }
 
 Status refuse_images(const Prompt& prompt) {
   if (!prompt.images.empty()) return wrong("images", "must be empty: this bundle takes none");
+  if (!prompt.videos.empty()) return wrong("videos", "must be empty: this bundle takes none");
   for (const Message& message : prompt.messages) {
     if (message.images > 0) return wrong("messages", "must have no images: this bundle takes none");
+    if (message.videos > 0) return wrong("messages", "must have no videos: this bundle takes none");
   }
   return {};
 }
@@ -54,7 +59,7 @@ Result<std::vector<prompt::ChatMessage>> chat_messages(std::span<const Message> 
     if (!utf8::is_valid(message.role) || !utf8::is_valid(message.text)) {
       return wrong("messages", "must be UTF-8");
     }
-    out.push_back({message.role, message.text, message.images, message.sounds});
+    out.push_back({message.role, message.text, message.images, message.sounds, message.videos});
   }
   return out;
 }
@@ -116,20 +121,29 @@ Result<prompt::ExpandedPrompt> Generator::Impl::processor_tokens(const Prompt& p
                                                                  ThreadPool& pool) {
   const bool hears = prompt::SoundRows::is_in(bundle);
   FERRY_RETURN_IF_ERROR(hears ? encode_sounds(prompt, pool) : refuse_sounds(prompt));
-  if (!prompt.images.empty() && !input->has_encoder()) {
+  const bool sees = !prompt.images.empty() || !prompt.videos.empty();
+  if (sees && !input->has_encoder()) {
     FERRY_RETURN_IF_ERROR(input->load_encoder(pool, method));
   }
   std::vector<prompt::EncodedImage> encoded;
   if (!prompt.images.empty()) encoded = FERRY_TRY(input->encode(prompt.images));
   images = std::move(encoded);
+  std::vector<prompt::EncodedVideo> frames;
+  for (const Video& video : prompt.videos) {
+    frames.push_back(FERRY_TRY(input->encode_video(video.path, video.fps)));
+  }
+  videos = std::move(frames);
   const std::vector<prompt::ImageLayout> layouts = prompt::layouts_of(images);
+  const std::vector<prompt::VideoLayout> films = prompt::layouts_of(videos);
   const std::vector<int64_t> rows = FERRY_TRY(prompt::row_counts(sounds));
-  if (!prompt.text.empty()) return input->prompts().plain(prompt.text, "text", layouts, rows);
+  if (!prompt.text.empty()) {
+    return input->prompts().plain(prompt.text, "text", layouts, rows, films);
+  }
   std::string chat = prompt.chat_json;
   if (chat.empty()) {
     chat = input->prompts().chat_of(FERRY_TRY(chat_messages(prompt.messages)));
   }
-  return input->prompts().chat(chat, "chat", text::chat::local_time(), layouts, rows);
+  return input->prompts().chat(chat, "chat", text::chat::local_time(), layouts, rows, films);
 }
 
 Status Generator::Impl::encode_sounds(const Prompt& prompt, ThreadPool& pool) {
@@ -167,7 +181,7 @@ Result<std::vector<int64_t>> Generator::Impl::tokens_of(const Prompt& prompt, Th
   FERRY_RETURN_IF_ERROR(decoder->set_image_rows({}));
   if (input) {
     prompt::ExpandedPrompt expanded = FERRY_TRY(processor_tokens(prompt, pool));
-    rows = prompt::rows_of(expanded, images, sounds);
+    rows = prompt::rows_of(expanded, images, sounds, videos);
     return std::move(expanded.ids);
   }
   prompt::SoundTokens tokens = FERRY_TRY(sound_tokens(prompt, pool));

@@ -96,9 +96,9 @@ Result<ChatTemplate> ChatTemplate::of(const Bundle& bundle) {
 Result<std::string> ChatTemplate::render(std::span<const Message> messages,
                                          bool add_generation_prompt) const {
   for (const Message& message : messages) {
-    if (message.images > 0 || message.sounds > 0) {
+    if (message.images > 0 || message.sounds > 0 || message.videos > 0) {
       return library::wrong("messages",
-                            "must have no images and sounds here: Generator takes them");
+                            "must have no images, sounds and videos here: Generator takes them");
     }
   }
   return render_json(FERRY_TRY(library::chat_of(messages, add_generation_prompt)));

@@ -59,25 +59,28 @@ void append_planes(std::vector<float>& out, const Image& tile, const Levels& lev
   }
 }
 
-// Appends the patches of an image, block by block: each channel by channel, with equal frames.
-void append_blocks(std::vector<float>& out, const TiledImage& image, const Settings& s,
+// Appends the patches of a picture, block by block: each channel by channel, frame by frame. Where
+// there are fewer frames than a patch has, the last is repeated.
+void append_blocks(std::vector<float>& out, std::span<const Image> pictures, const Settings& s,
                    const Levels& levels) {
-  const Image& picture = image.tiles.front();
   const auto append_patch = [&](int row, int column) {
     for (size_t c = 0; c < 3; ++c) {
-      const size_t first = out.size();
-      for (int y = 0; y < s.patch; ++y) {
-        const uint8_t* from = picture.row(row * s.patch + y) + size_t{3} * size_t(column * s.patch);
-        for (int x = 0; x < s.patch; ++x) out.push_back(levels[c][from[3 * size_t(x) + c]]);
-      }
-      const size_t size = out.size() - first;
-      for (int frame = 1; frame < s.frames; ++frame) {
-        for (size_t i = 0; i < size; ++i) out.push_back(out[first + i]);
+      const size_t size = size_t(s.patch) * size_t(s.patch);
+      for (size_t frame = 0; frame < size_t(s.frames); ++frame) {
+        if (frame >= pictures.size()) {
+          for (size_t i = 0; i < size; ++i) out.push_back(out[out.size() - size]);
+          continue;
+        }
+        for (int y = row * s.patch; y < (row + 1) * s.patch; ++y) {
+          const uint8_t* from = pictures[frame].row(y) + size_t{3} * size_t(column * s.patch);
+          for (int x = 0; x < s.patch; ++x) out.push_back(levels[c][from[3 * size_t(x) + c]]);
+        }
       }
     }
   };
-  for (int top = 0; top < image.grid.rows; top += s.merge) {
-    for (int left = 0; left < image.grid.columns; left += s.merge) {
+  const Size size = pictures.front().size;
+  for (int top = 0; top < size.height / s.patch; top += s.merge) {
+    for (int left = 0; left < size.width / s.patch; left += s.merge) {
       for (int at = 0; at < s.merge * s.merge; ++at) {
         append_patch(top + at / s.merge, left + at % s.merge);
       }
@@ -98,7 +101,7 @@ PixelValues block_values(std::span<const Sample> samples, const Settings& s, con
   out.shape = {patches, values};
   out.values.reserve(static_cast<size_t>(patches * values));
   for (const Sample& sample : samples) {
-    for (const TiledImage& image : sample) append_blocks(out.values, image, s, levels);
+    for (const TiledImage& image : sample) append_blocks(out.values, image.tiles, s, levels);
   }
   return out;
 }
@@ -261,6 +264,16 @@ PixelValues pixel_values(std::span<const Sample> samples, const Settings& settin
   const int64_t s = settings.tile;
   out.shape = settings.has_mask() ? Shape{n, t, 3, s, s} : Shape{t, 3, s, s};
   if (settings.has_mask()) out.mask_shape = {n, t, s, s};
+  return out;
+}
+
+std::vector<float> group_values(std::span<const Image> frames, const Settings& settings,
+                                Backend backend) {
+  const Size size = frames.front().size;
+  std::vector<float> out;
+  out.reserve(size_t{3} * static_cast<size_t>(settings.frames) * static_cast<size_t>(size.width) *
+              static_cast<size_t>(size.height));
+  append_blocks(out, frames, settings, levels_of(settings, backend));
   return out;
 }
 

@@ -101,4 +101,9 @@ using Sample = std::vector<TiledImage>;
 PixelValues pixel_values(std::span<const Sample> samples, const Settings& settings,
                          Backend backend);
 
+// For Qwen2Vl: returns the patches [patches, 3 * frames * patch * patch] of a group of frames of
+// one size, whole blocks of patches. Fewer frames than a patch has are filled up with the last.
+std::vector<float> group_values(std::span<const Image> frames, const Settings& settings,
+                                Backend backend);
+
 }  // namespace ferry::media

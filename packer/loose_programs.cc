@@ -28,6 +28,7 @@ constexpr const char* kTexts[] = {
     "chat_template.jinja",
     "chat_template.json",
     "preprocessor_config.json",
+    "video_preprocessor_config.json",
     "config.json",
     "generation_config.json",
     "processor_config.json",

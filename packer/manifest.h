@@ -22,10 +22,10 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 // A part of a bundle (BundlePlan::write_part()) has this file instead of a manifest. The file
 // records the contents of the part.
 inline constexpr std::string_view kPartName = "part.journal";
-// The versions that this program writes: that of sequences without an end, that of sounds of any
-// number of frames, that of rows of sound, that of rows that state their places, that of
-// encoder-decoders, that of prompts whose tokens attend to later ones, that of vision encoders for
-// images of any shape, that of classifiers, that of bundles whose components share one program,
+// The versions that this program writes: that of videos, that of sequences without an end, that of
+// sounds of any number of frames, that of rows of sound, that of rows that state their places, that
+// of encoder-decoders, that of prompts whose tokens attend to later ones, that of vision encoders
+// for images of any shape, that of classifiers, that of bundles whose components share one program,
 // that of bundles that take adapters, and that of all others. It reads those from
 // kOldestManifestVersion to kManifestVersion. manifest.cc states the version of each member that
 // was added later.
@@ -37,7 +37,8 @@ inline constexpr int64_t kSoundRowsManifestVersion = 17;
 inline constexpr int64_t kSoundFramesManifestVersion = 18;
 inline constexpr int64_t kPaddedSoundsManifestVersion = 19;
 inline constexpr int64_t kAttentionSinkManifestVersion = 20;
-inline constexpr int64_t kManifestVersion = kAttentionSinkManifestVersion;
+inline constexpr int64_t kVideoManifestVersion = 21;
+inline constexpr int64_t kManifestVersion = kVideoManifestVersion;
 inline constexpr int64_t kImageGridManifestVersion = 11;
 inline constexpr int64_t kClassifierManifestVersion = 10;
 inline constexpr int64_t kOneProgramManifestVersion = 9;
@@ -239,6 +240,11 @@ struct Manifest {
   // Set where sequences have no end: context_length is the number of slots of the caches. Since
   // version 20.
   std::optional<AttentionSink> attention_sink = {};
+  // The token that stands for a row of a video, where that is another than image_token_id. How many
+  // places in time a second of a video is, where its groups of frames are not one place apart.
+  // Since version 21.
+  std::optional<int64_t> video_token_id = {};
+  std::optional<int64_t> tokens_per_second = {};
   std::vector<ManifestSourceFile> source_files;  // files of the checkpoint and their digests
   std::vector<ManifestDrop> dropped;
   std::vector<std::string> allowed_unmapped;

@@ -137,6 +137,13 @@ class ModelCheck {
       add(kManifestName, fmt::format("audio_token_id {} is outside of the vocabulary of {}", *id,
                                      model_.vocab_size));
     }
+    if (const auto& id = model_.video_token_id; id && (*id < 0 || *id >= model_.vocab_size)) {
+      add(kManifestName, fmt::format("video_token_id {} is outside of the vocabulary of {}", *id,
+                                     model_.vocab_size));
+    }
+    if (const auto& rate = model_.tokens_per_second; rate && (*rate < 0 || *rate > 1'000'000)) {
+      add(kManifestName, fmt::format("tokens_per_second is {}, expected 0 to 1000000", *rate));
+    }
     encoders();
     sound_rows();
     check_pictures(model_, problems_);

@@ -147,6 +147,13 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
     m.version = packer::kAttentionSinkManifestVersion;
     m.attention_sink = build.attention_sink;
   }
+  // A bundle for pictures of one size takes no videos.
+  const bool any_size = config.vision && !build.picture && !build.placed_rows;
+  if (any_size && config.vision->video_token_id.value_or(m.vocab_size) < m.vocab_size) {
+    m.version = packer::kVideoManifestVersion;
+    m.video_token_id = config.vision->video_token_id;
+    m.tokens_per_second = config.vision->tokens_per_second;
+  }
   m.rope_switch = converters::longrope_switch(config.rope, build);
   if (config.classifier) {
     m.version = packer::kClassifierManifestVersion;

@@ -291,4 +291,19 @@ Result<bool> ImageInput::add(const std::string& path, std::vector<EncodedImage>&
   return again;
 }
 
+Result<EncodedVideo> ImageInput::encode_video(const std::string& path, std::optional<double> rate) {
+  if (!prompts_.takes_videos()) {
+    return fail(
+        ErrorCode::kUnsupported,
+        printable(bundle_.path()) + ": videos are not supported with the processor of this model");
+  }
+  if (!video_settings_) {
+    media::VideoSettings settings = FERRY_TRY(video_settings(bundle_));
+    FERRY_RETURN_IF_ERROR(check_videos(bundle_, settings, prompts_));
+    video_settings_ = std::move(settings);
+  }
+  const media::Video video = FERRY_TRY(media::open_video(path, rate));
+  return prompt::encode_video(video, *video_settings_, bundle_, *encoder_, *pool_);
+}
+
 }  // namespace ferry::prompt

@@ -20,6 +20,7 @@
 #include "packer/bundle_reader.h"
 #include "prompt/image_prompt.h"
 #include "prompt/preprocess.h"
+#include "prompt/video_input.h"
 #include "runner/token_embedder.h"
 #include "runner/vision_encoder.h"
 #include "text/read_file.h"
@@ -60,6 +61,9 @@ class ImageInput {
   // May be called after load_encoder(). The first image that cannot be read ends the call.
   // The images are those of one prompt.
   Result<std::vector<EncodedImage>> encode(std::span<const std::string> paths);
+  // Encodes the frames of a folder, of which a second has `rate`. May be called after
+  // load_encoder().
+  Result<EncodedVideo> encode_video(const std::string& path, std::optional<double> rate);
   // Adds an image to those of a prompt. Returns whether the only one before it was encoded again,
   // because a picture that is not alone is processed otherwise.
   Result<bool> add(const std::string& path, std::vector<EncodedImage>& images);
@@ -75,7 +79,8 @@ class ImageInput {
 
   packer::Bundle bundle_;  // shares the mapped files
   ImagePrompt prompts_;
-  media::Settings settings_ = {};  // set by load_encoder()
+  media::Settings settings_ = {};                            // set by load_encoder()
+  std::optional<media::VideoSettings> video_settings_ = {};  // set by the first video
   std::unique_ptr<runner::VisionEncoder> encoder_;
   ThreadPool* pool_ = nullptr;
 };

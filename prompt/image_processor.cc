@@ -37,6 +37,7 @@ struct Processor {
   int64_t length;  // the default if the field is absent
   TokenRule image, open, close, global, video;
   bool adds_special = true;
+  VideoText video_text = VideoText::kNone;
 };
 
 constexpr TokenRule kFake = {"fake_image_token", "<fake_token_around_image>"};
@@ -61,7 +62,9 @@ constexpr Processor kProcessors[] = {
      kFake,
      kFake,
      {"global_image_token", "<global-img>"},
-     {"video_token", "<video>"}},
+     {"video_token", "<video>"},
+     true,
+     VideoText::kStory},
     {"InternVLProcessor",
      ImageGrammar::kInternVl,
      "image_seq_length",
@@ -70,7 +73,9 @@ constexpr Processor kProcessors[] = {
      {"start_image_token", {}},
      {"end_image_token", {}},
      {},
-     {"video_token", {}}},
+     {"video_token", {}},
+     true,
+     VideoText::kNumbered},
     {"Gemma3Processor",
      ImageGrammar::kGemma3,
      "image_seq_length",
@@ -106,7 +111,9 @@ constexpr Processor kProcessors[] = {
      kVisionStart,
      kVisionEnd,
      {},
-     kVideoPad},
+     kVideoPad,
+     true,
+     VideoText::kRun},
     {"Qwen2_5_VLProcessor",
      ImageGrammar::kQwenVl,
      {},
@@ -115,7 +122,9 @@ constexpr Processor kProcessors[] = {
      kVisionStart,
      kVisionEnd,
      {},
-     kVideoPad},
+     kVideoPad,
+     true,
+     VideoText::kSpaced},
     {"Qwen3VLProcessor",
      ImageGrammar::kQwenVl,
      {},
@@ -124,7 +133,9 @@ constexpr Processor kProcessors[] = {
      kVisionStart,
      kVisionEnd,
      {},
-     kVideoPad},
+     kVideoPad,
+     true,
+     VideoText::kTimed},
     {"LlavaProcessor", ImageGrammar::kLlava, {}, 0, {"image_token", "<image>"}, {}, {}, {}, {}},
     {"LlavaNextProcessor", ImageGrammar::kTiled, {}, 0, {"image_token", "<image>"}, {}, {}, {}, {}},
     {"LlavaOnevisionProcessor",
@@ -392,6 +403,7 @@ Result<ImageProcessor> read_image_processor(const std::string& directory,
   out.stand_in = out.grammar == ImageGrammar::kQwenVl ? out.open + out.mark + out.close : out.mark;
   out.global = FERRY_TRY(token(processor->global));
   out.video = FERRY_TRY(token(processor->video));
+  out.video_text = processor->video_text;
   if (out.grammar == ImageGrammar::kGemma3n) {
     out.tokens_per_sound =
         FERRY_TRY(number_in(config, kSoundLength, 1, kMaxTokensPerTile, kDefaultSoundLength, path));

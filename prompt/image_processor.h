@@ -24,6 +24,16 @@ enum class ImageGrammar {
   kPixtral,    // the rows of an image, with a mark behind each
 };
 
+// What stands for a video.
+enum class VideoText {
+  kNone,    // videos are not supported
+  kRun,     // one run of its own placeholder (Qwen2-VL)
+  kSpaced,  // the same, whose places in time go by the seconds between frames (Qwen2.5-VL)
+  kTimed,   // for each group of frames its time and a run between the marks of an image (Qwen3-VL)
+  kNumbered,  // for each frame its number and what stands for an image (InternVL)
+  kStory,     // words about the video, and for each frame its time and an image (SmolVLM)
+};
+
 inline constexpr int64_t kMaxTokensPerTile = 65'536;
 inline constexpr size_t kMaxImageTokenBytes = 128;
 
@@ -37,7 +47,13 @@ struct ImageProcessor {
   std::string open, close;
   std::string stand_in;  // what stands for an image in a prompt that has no mark
   std::string global;    // Idefics3, Lfm2Vl: before the whole image
-  std::string video;     // the placeholder of a video; empty if the processor has none
+  // What a template writes for a video; empty if the processor has no videos.
+  std::string video;
+  VideoText video_text = VideoText::kNone;
+  // Whether all frames of a video are one run.
+  bool runs_videos() const {
+    return video_text == VideoText::kRun || video_text == VideoText::kSpaced;
+  }
   // Gemma3n, Gemma4: the placeholder of a row of a sound, of which a template writes one for each
   // sound, and what stands before and after the rows; empty if the tokenizer has none.
   std::string audio, audio_open, audio_close;

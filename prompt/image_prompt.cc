@@ -12,6 +12,15 @@
 namespace ferry::prompt {
 namespace {
 
+// The template that SmolVLMProcessor takes for chats with videos, whatever the checkpoint's says.
+constexpr const char* kStoryTemplate =
+    "<|im_start|>{% for message in messages %}{{message['role'] | capitalize}}{% if "
+    "message['content'][0]['type'] == 'image' %}{{':'}}{% else %}{{': '}}{% endif %}{% for line in "
+    "message['content'] %}{% if line['type'] == 'text' %}{{line['text']}}{% elif line['type'] == "
+    "'image' %}{{ '<image>' }}{% elif line['type'] == 'video' %}{{ '<video>' }}{% endif %}{% "
+    "endfor %}<end_of_utterance>\n{% endfor %}{% if add_generation_prompt %}{{ 'Assistant:' }}{% "
+    "endif %}";
+
 Result<std::optional<text::ChatTemplate>> read_template(const std::string& directory,
                                                         const text::ReadFile& read) {
   const std::string jinja = FERRY_TRY(read_processor_template(directory, read));
@@ -43,6 +52,11 @@ Result<ImagePrompt> ImagePrompt::open(const std::string& directory, const text::
   if (!id) return bad_input(fmt::format("{}: has no token {}", path, quoted(out.processor_.image)));
   out.placeholder_id_ = *id;
   if (!out.processor_.audio.empty()) out.sound_id_ = out.tokenizer_.find(out.processor_.audio);
+  if (out.processor_.runs_videos() || out.processor_.video_text == VideoText::kTimed) {
+    out.video_id_ = out.tokenizer_.find(out.processor_.video);
+  } else if (out.takes_videos()) {
+    out.video_id_ = out.placeholder_id_;
+  }
   out.template_ = FERRY_TRY(read_template(directory, read));
   return out;
 }
@@ -61,10 +75,11 @@ std::string ImagePrompt::chat_of(std::span<const ChatMessage> messages) const {
     if (!mark.empty() && count_parts(text, mark) > 0) return;
     for (size_t i = 0; i < count; ++i) json.begin_object().member("type", type).end_object();
   };
-  for (const auto& [role, text, images, sounds] : messages) {
+  for (const auto& [role, text, images, sounds, videos] : messages) {
     json.begin_object().member("role", role).key("content").begin_array();
     add("image", text, processor_.mark, images);
     add("audio", text, processor_.audio, sounds);
+    add("video", text, processor_.video, videos);
     json.begin_object().member("type", "text").member("text", text).end_object();
     json.end_array().end_object();
   }
@@ -78,12 +93,12 @@ std::string ImagePrompt::user_message(std::string_view text, size_t images) cons
 }
 
 // A template that renders two strings alike ignores strings.
-Status ImagePrompt::check_strings(const std::string& where,
+Status ImagePrompt::check_strings(const text::ChatTemplate& chosen, const std::string& where,
                                   const text::chat::TimeText& time) const {
   const auto render = [&](const char* content) {
     JsonWriter json;
     json.begin_array().begin_object().member("role", "user").member("content", content);
-    return template_->render(json.end_object().end_array().take(), where, time);
+    return chosen.render(json.end_object().end_array().take(), where, time);
   };
   if (FERRY_TRY(render("one")) != FERRY_TRY(render("two"))) return {};
   return bad_input(where + ": its content is a string, which the chat template leaves out; " +
@@ -93,22 +108,31 @@ Status ImagePrompt::check_strings(const std::string& where,
 Result<ExpandedPrompt> ImagePrompt::chat(std::string_view chat, const std::string& where,
                                          const text::chat::TimeText& time,
                                          std::span<const ImageLayout> images,
-                                         std::span<const int64_t> sounds) {
+                                         std::span<const int64_t> sounds,
+                                         std::span<const VideoLayout> videos) {
   if (!template_) return bad_input(directory_ + ": has no chat template");
   const MessageContents contents =
-      FERRY_TRY(check_contents(chat, where, !processor_.audio.empty()));
+      FERRY_TRY(check_contents(chat, where, {!processor_.audio.empty(), takes_videos()}));
+  // SmolVLMProcessor has a template of its own for chats with videos.
+  const bool own = processor_.video_text == VideoText::kStory && contents.has_video;
+  const std::optional<text::ChatTemplate> story =
+      own ? std::optional(FERRY_TRY(text::ChatTemplate::parse("{}", kStoryTemplate, directory_)))
+          : std::nullopt;
+  const text::ChatTemplate& chosen = own ? *story : *template_;
   if (contents.first_string > 0) {
     const std::string place = fmt::format("{}: message {}", where, contents.first_string);
-    FERRY_RETURN_IF_ERROR(check_strings(place, time));
+    FERRY_RETURN_IF_ERROR(check_strings(chosen, place, time));
   }
-  std::string rendered = FERRY_TRY(template_->render(chat, where, time));
+  std::string rendered = FERRY_TRY(chosen.render(chat, where, time));
   const bool has_bos = !processor_.bos.empty() && rendered.starts_with(processor_.bos);
-  return encode(std::move(rendered), processor_.adds_special && !has_bos, where, images, sounds);
+  return encode(std::move(rendered), processor_.adds_special && !has_bos, where, images, sounds,
+                videos);
 }
 
 Result<ExpandedPrompt> ImagePrompt::plain(std::string_view prompt, const std::string& where,
                                           std::span<const ImageLayout> images,
-                                          std::span<const int64_t> sounds) {
+                                          std::span<const int64_t> sounds,
+                                          std::span<const VideoLayout> videos) {
   std::string rendered;
   if (count_parts(prompt, processor_.mark) == 0) {
     for (size_t i = 0; i < images.size(); ++i) rendered += processor_.stand_in;
@@ -116,8 +140,14 @@ Result<ExpandedPrompt> ImagePrompt::plain(std::string_view prompt, const std::st
   if (!processor_.audio.empty() && count_parts(prompt, processor_.audio) == 0) {
     for (size_t i = 0; i < sounds.size(); ++i) rendered += processor_.audio;
   }
+  if (!processor_.video.empty() && count_parts(prompt, processor_.video) == 0) {
+    const bool marked = processor_.grammar == ImageGrammar::kQwenVl;
+    for (size_t i = 0; i < videos.size(); ++i) {
+      rendered += marked ? processor_.open + processor_.video + processor_.close : processor_.video;
+    }
+  }
   return encode(std::move(rendered) + std::string(prompt), processor_.adds_special, where, images,
-                sounds);
+                sounds, videos);
 }
 
 // The reference's tokenizer would cut the text of a missing token into other tokens.
@@ -137,11 +167,13 @@ Status ImagePrompt::check_marks(std::span<const ImageLayout> images) const {
 Result<ExpandedPrompt> ImagePrompt::encode(std::string rendered, bool add_special,
                                            const std::string& where,
                                            std::span<const ImageLayout> images,
-                                           std::span<const int64_t> sounds) {
-  if (!processor_.video.empty() && count_parts(rendered, processor_.video) > 0) {
+                                           std::span<const int64_t> sounds,
+                                           std::span<const VideoLayout> videos) {
+  if (!videos.empty() && !images.empty() && processor_.video_text == VideoText::kStory) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("{}: the prompt has the placeholder {}; videos are not supported",
-                            where, quoted(processor_.video)));
+                where +
+                    ": images and videos in one prompt, of which the reference loses the "
+                    "images: not supported with this processor");
   }
   FERRY_RETURN_IF_ERROR(check_layouts(processor_, images, where));
   ExpandedPrompt out;
@@ -149,15 +181,81 @@ Result<ExpandedPrompt> ImagePrompt::encode(std::string rendered, bool add_specia
   if (out.two_way) FERRY_RETURN_IF_ERROR(finish_two_way(rendered, images, where));
   out.text = FERRY_TRY(expand(processor_, rendered, images, where));
   out.text = FERRY_TRY(expand_sounds(processor_, out.text, sounds, where));
+  out.text = FERRY_TRY(expand_videos(processor_, out.text, videos, where));
   FERRY_RETURN_IF_ERROR(check_marks(images));
   if (!sounds.empty()) FERRY_RETURN_IF_ERROR(check_sound_marks());
+  if (!videos.empty()) FERRY_RETURN_IF_ERROR(check_video_marks(where));
   out.rendered = std::move(rendered);
   auto ids = tokenizer_.encode(out.text, add_special);
   if (!ids) return fail(ids.error().code, where + ": " + ids.error().message);
   out.ids = std::move(*ids);
-  out.images = FERRY_TRY(find_tiles(out.ids, images, where));
+  if (videos.empty()) {
+    out.images = FERRY_TRY(find_tiles(out.ids, images, where));
+  } else {
+    FERRY_RETURN_IF_ERROR(find_with_videos(out, images, videos, where));
+  }
   if (!sounds.empty()) out.sounds = FERRY_TRY(find_sounds(out.ids, sounds, where));
   return out;
+}
+
+Status ImagePrompt::check_video_marks(const std::string& where) const {
+  if (!video_id_) {
+    return bad_input(fmt::format("{}: the tokenizer has no token {}, which a video needs", where,
+                                 quoted(processor_.video)));
+  }
+  std::vector<std::string> marks;
+  if (!processor_.runs_videos()) marks = {processor_.open, processor_.close};
+  if (processor_.video_text == VideoText::kStory) marks.push_back(processor_.global);
+  for (const std::string& mark : marks) {
+    if (tokenizer_.find(mark)) continue;
+    return bad_input(fmt::format("{}/{}: has no token {}, which a video needs", directory_,
+                                 text::kTokenizerFile, quoted(mark)));
+  }
+  return {};
+}
+
+Status ImagePrompt::find_with_videos(ExpandedPrompt& prompt, std::span<const ImageLayout> images,
+                                     std::span<const VideoLayout> videos,
+                                     const std::string& where) const {
+  const std::string_view text = prompt.rendered;
+  const auto is_row = [&](int64_t id) { return id == placeholder_id_ || id == *video_id_; };
+  prompt.images.resize(images.size());
+  prompt.videos.resize(videos.size());
+  size_t at = 0, image = 0, video = 0;
+  // Takes the next run; false where the tokenizer makes another.
+  const auto take = [&](int64_t id, int64_t length, std::vector<int64_t>& firsts) {
+    while (at < prompt.ids.size() && !is_row(prompt.ids[at])) ++at;
+    firsts.push_back(static_cast<int64_t>(at));
+    for (int64_t i = 0; i < length; ++i, ++at) {
+      if (at >= prompt.ids.size() || prompt.ids[at] != id) return false;
+    }
+    return true;
+  };
+  bool whole = true;
+  for (size_t place = 0; whole && image + video < images.size() + videos.size();) {
+    const size_t next_image = text.find(processor_.mark, place);
+    const size_t next_video = text.find(processor_.video, place);
+    if (next_image < next_video) {
+      for (int64_t tile = 0; whole && tile < images[image].tiles; ++tile) {
+        whole =
+            take(placeholder_id_, images[image].tokens_of(processor_, tile), prompt.images[image]);
+      }
+      ++image;
+      place = next_image + processor_.mark.size();
+    } else {
+      const VideoLayout& layout = videos[video];
+      for (int64_t run = 0; whole && run < layout.runs(processor_); ++run) {
+        whole = take(*video_id_, layout.tokens_of_run(processor_), prompt.videos[video]);
+      }
+      ++video;
+      place = next_video + processor_.video.size();
+    }
+  }
+  while (at < prompt.ids.size() && !is_row(prompt.ids[at])) ++at;
+  if (whole && at == prompt.ids.size()) return {};
+  return bad_input(where +
+                   ": the tokenizer makes other placeholders than those of the images and "
+                   "videos");
 }
 
 Status ImagePrompt::check_sound_marks() const {

@@ -15,6 +15,7 @@
 #include "core/result.h"
 #include "prompt/expand.h"
 #include "prompt/image_processor.h"
+#include "prompt/video_text.h"
 #include "text/chat_template/chat_template.h"
 #include "text/read_file.h"
 #include "text/tokenizer/tokenizer.h"
@@ -29,14 +30,16 @@ struct ExpandedPrompt {
   // the order of the pixel values.
   std::vector<std::vector<int64_t>> images;
   std::vector<int64_t> sounds = {};  // the position in `ids` of the first placeholder of each sound
-  bool two_way = false;              // whether all tokens of the prompt attend to each other
+  // videos[i][r]: the position in `ids` of the first placeholder of run r of video i.
+  std::vector<std::vector<int64_t>> videos = {};
+  bool two_way = false;  // whether all tokens of the prompt attend to each other
 };
 
-// A message of a chat: its images, its sounds, then its text.
+// A message of a chat: its images, its sounds, its videos, then its text.
 struct ChatMessage {
   std::string role;  // such as "user" or "assistant"
   std::string text;  // UTF-8
-  size_t images = 0, sounds = 0;
+  size_t images = 0, sounds = 0, videos = 0;
 };
 
 // ImagePrompt is not thread-safe, because its tokenizer is not.
@@ -51,19 +54,21 @@ class ImagePrompt {
   static Result<ImagePrompt> open(const std::string& directory, const text::ReadFile& read);
 
   // `chat` is JSON as ChatTemplate::render() takes it. The content of a message is a string or a
-  // list of {"type": "text", "text": ...}, {"type": "image"} and, where the processor takes sounds,
-  // {"type": "audio"}. `images` are those of the whole chat, in order, and `sounds` the rows of
-  // each of its sounds. Error messages begin with `where`. kBadInput for a wrong number of images,
-  // for a string if the template ignores strings (which the reference accepts), and for a missing
-  // token. kUnsupported for other types of content.
+  // list of {"type": "text", "text": ...}, {"type": "image"} and, where the processor takes them,
+  // {"type": "audio"} and {"type": "video"}. `images` and `videos` are those of the whole chat, in
+  // order, and `sounds` the rows of each of its sounds. Error messages begin with `where`.
+  // kBadInput for a wrong number of images, for a string if the template ignores strings (which the
+  // reference accepts), and for a missing token. kUnsupported for other types of content.
   Result<ExpandedPrompt> chat(std::string_view chat, const std::string& where,
                               const text::chat::TimeText& time, std::span<const ImageLayout> images,
-                              std::span<const int64_t> sounds = {});
+                              std::span<const int64_t> sounds = {},
+                              std::span<const VideoLayout> videos = {});
   // Expands a prompt without a template. If `prompt` has no placeholder of images, they come before
-  // it, and so do sounds, behind images.
+  // it, and so do sounds, behind images, and videos behind these.
   Result<ExpandedPrompt> plain(std::string_view prompt, const std::string& where,
                                std::span<const ImageLayout> images,
-                               std::span<const int64_t> sounds = {});
+                               std::span<const int64_t> sounds = {},
+                               std::span<const VideoLayout> videos = {});
   // Returns the messages with the generation prompt, as JSON for chat(). If the text of a message
   // has placeholders, its images or sounds stand there.
   std::string chat_of(std::span<const ChatMessage> messages) const;
@@ -74,6 +79,12 @@ class ImagePrompt {
   int64_t tokens_per_tile() const { return processor_.tokens_per_tile; }
   bool has_equal_tiles() const { return processor_.tokens_per_tile > 0; }
   int64_t placeholder_id() const { return placeholder_id_; }
+  bool takes_videos() const { return processor_.video_text != VideoText::kNone; }
+  // What the rows of videos have as placeholder; nullopt where the tokenizer has no such token, and
+  // for a processor without videos.
+  std::optional<int64_t> video_id() const { return video_id_; }
+  // Whether the model takes second_per_grid_ts of videos.
+  bool spaces_videos() const { return processor_.video_text == VideoText::kSpaced; }
   // The placeholder of a row of a sound; nullopt if the tokenizer has none.
   std::optional<int64_t> sound_id() const { return sound_id_; }
   // The name of the tensor, 1 for placeholders but for is_two_way(), that the reference's model
@@ -96,11 +107,17 @@ class ImagePrompt {
  private:
   ImagePrompt(std::string directory, ImageProcessor processor, text::Tokenizer tokenizer);
   Status check_marks(std::span<const ImageLayout> images) const;
-  Status check_strings(const std::string& where, const text::chat::TimeText& time) const;
+  Status check_strings(const text::ChatTemplate& chosen, const std::string& where,
+                       const text::chat::TimeText& time) const;
   Result<ExpandedPrompt> encode(std::string rendered, bool add_special, const std::string& where,
                                 std::span<const ImageLayout> images,
-                                std::span<const int64_t> sounds);
+                                std::span<const int64_t> sounds,
+                                std::span<const VideoLayout> videos);
   Status check_sound_marks() const;
+  Status check_video_marks(const std::string& where) const;
+  // Finds the runs of images and videos, which stand in the order of `rendered`.
+  Status find_with_videos(ExpandedPrompt& prompt, std::span<const ImageLayout> images,
+                          std::span<const VideoLayout> videos, const std::string& where) const;
   Result<std::vector<int64_t>> find_sounds(std::span<const int64_t> ids,
                                            std::span<const int64_t> sounds,
                                            const std::string& where) const;
@@ -115,7 +132,7 @@ class ImagePrompt {
   ImageProcessor processor_;
   text::Tokenizer tokenizer_;
   int64_t placeholder_id_ = 0;
-  std::optional<int64_t> sound_id_ = {};
+  std::optional<int64_t> sound_id_ = {}, video_id_ = {};
   std::optional<text::ChatTemplate> template_;
 };
 

@@ -19,12 +19,13 @@ const Value* message_member(const Value& object, std::string_view name) {
 }
 
 // Templates would silently ignore any other member.
-Status check_item(const Value& item, const std::string& where, bool sounds) {
+Status check_item(const Value& item, const std::string& where, KnownContents known) {
   const Value* type = message_member(item, "type");
   if (type == nullptr || !type->is_text()) return bad_input(where + ": an item has no type");
   const bool text = type->str() == "text";
-  const bool sound = sounds && type->str() == "audio";
-  if (!text && !sound && type->str() != "image") {
+  const bool sound = known.sounds && type->str() == "audio";
+  const bool video = known.videos && type->str() == "video";
+  if (!text && !sound && !video && type->str() != "image") {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{}: content of type {} is not supported", where, quoted(type->str())));
   }
@@ -35,6 +36,7 @@ Status check_item(const Value& item, const std::string& where, bool sounds) {
                             quoted(name), type->str(),
                             text    ? ""
                             : sound ? "; sounds are given beside the chat, in order"
+                            : video ? "; videos are given beside the chat, in order"
                                     : "; images are given beside the chat, in order"));
   }
   const Value* words = text ? message_member(item, "text") : nullptr;
@@ -43,14 +45,14 @@ Status check_item(const Value& item, const std::string& where, bool sounds) {
 }
 
 // Returns whether the content is a string.
-Result<bool> check_content(const Value& message, const std::string& where, bool sounds) {
+Result<bool> check_content(const Value& message, const std::string& where, KnownContents known) {
   const Value* content = message_member(message, "content");
   if (content != nullptr && content->is_text()) return true;
   if (content == nullptr || !content->is<Value::ListPtr>()) {
     return bad_input(where + ": its content is no string and no list");
   }
   for (const Value& item : content->items()) {
-    FERRY_RETURN_IF_ERROR(check_item(item, where, sounds));
+    FERRY_RETURN_IF_ERROR(check_item(item, where, known));
   }
   return false;
 }
@@ -60,6 +62,15 @@ std::vector<Value> messages_of(const Value& chat) {
   const Value* messages = chat.is<Value::ListPtr>() ? &chat : message_member(chat, "messages");
   if (messages == nullptr || !messages->is<Value::ListPtr>()) return {};
   return messages->items();
+}
+
+bool has_type(const Value& message, std::string_view type) {
+  const Value* content = message_member(message, "content");
+  if (content == nullptr || !content->is<Value::ListPtr>()) return false;
+  return std::ranges::any_of(content->items(), [&](const Value& item) {
+    const Value* stated = message_member(item, "type");
+    return stated != nullptr && stated->is_text() && stated->str() == type;
+  });
 }
 
 bool has_text_alone(const Value& message) {
@@ -74,13 +85,14 @@ bool has_text_alone(const Value& message) {
 }  // namespace
 
 Result<MessageContents> check_contents(std::string_view chat, const std::string& where,
-                                       bool sounds) {
+                                       KnownContents known) {
   const std::vector<Value> messages =
       messages_of(FERRY_TRY(text::chat::parse_json_value(chat, where)));
   MessageContents out;
   for (size_t i = 0; i < messages.size(); ++i) {
     const std::string place = fmt::format("{}: message {}", where, i + 1);
-    const bool string = FERRY_TRY(check_content(messages[i], place, sounds));
+    const bool string = FERRY_TRY(check_content(messages[i], place, known));
+    out.has_video = out.has_video || has_type(messages[i], "video");
     if (string && out.first_string == 0) out.first_string = i + 1;
   }
   return out;

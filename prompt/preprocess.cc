@@ -29,10 +29,27 @@ Shape sizes_shape(const media::PixelValues& pixels) {
   return pixels.image_sizes.empty() ? Shape() : Shape{std::ssize(pixels.image_sizes) / 2, 2};
 }
 
+// The values of the videos of a prompt; empty where the frames are among the images.
+struct VideoValues {
+  Shape shape = {};
+  std::vector<float> values = {};
+  std::vector<int64_t> grids = {};  // groups of frames, rows and columns of patches: [videos,3]
+};
+
 // Tensors that are empty are not written.
-Status write(const std::string& path, const media::PixelValues& pixels,
+Status write(const std::string& path, const media::PixelValues& pixels, const VideoValues& videos,
              const std::optional<PreprocessedPrompt>& prompt) {
   std::vector<formats::TensorData> tensors;
+  if (!videos.grids.empty()) {
+    const Shape grids = {std::ssize(videos.grids) / 3, 3};
+    tensors.push_back(
+        {{"pixel_values_videos", DType::kF32, videos.shape}, bytes_view(videos.values)});
+    tensors.push_back({{"video_grid_thw", DType::kI64, grids}, bytes_view(videos.grids)});
+  }
+  if (prompt && !prompt->group_seconds.empty()) {
+    tensors.push_back({{"second_per_grid_ts", DType::kF32, {std::ssize(prompt->group_seconds)}},
+                       bytes_view(prompt->group_seconds)});
+  }
   if (!pixels.shape.empty()) {
     tensors.push_back({{"pixel_values", DType::kF32, pixels.shape}, bytes_view(pixels.values)});
   }
@@ -72,14 +89,15 @@ Status write(const std::string& path, const media::PixelValues& pixels,
 }
 
 Result<ExpandedPrompt> expand(ImagePrompt& prompts, const PromptRequest& request,
-                              std::span<const ImageLayout> images) {
+                              std::span<const ImageLayout> images,
+                              std::span<const VideoLayout> videos) {
   if (request.form == PromptRequest::Form::kPlain) {
-    return prompts.plain(request.text, request.where, images);
+    return prompts.plain(request.text, request.where, images, {}, videos);
   }
   const bool messages = request.form == PromptRequest::Form::kMessages;
-  const std::string chat =
-      messages ? request.text : prompts.user_message(request.text, images.size());
-  return prompts.chat(chat, request.where, request.time, images);
+  const ChatMessage message = {"user", request.text, images.size(), 0, videos.size()};
+  const std::string chat = messages ? request.text : prompts.chat_of({&message, 1});
+  return prompts.chat(chat, request.where, request.time, images, {}, videos);
 }
 
 using MaybeBundle = std::optional<packer::Bundle>;
@@ -111,19 +129,28 @@ Result<ImagePrompt> open_prompts(const PreprocessRequest& request, const MaybeBu
 }
 
 Result<PreprocessedPrompt> make_prompt(const PreprocessRequest& request, const MaybeBundle& bundle,
-                                       const std::vector<PreprocessedImage>& images) {
+                                       const std::vector<PreprocessedImage>& images,
+                                       const std::vector<PreprocessedVideo>& videos) {
   ImagePrompt prompts = FERRY_TRY(open_prompts(request, bundle));
   std::vector<ImageLayout> layouts;
   for (const auto& image : images) layouts.push_back(layout_of(image));
+  std::vector<VideoLayout> video_layouts;
+  for (const auto& video : videos) video_layouts.push_back(video.layout);
   PreprocessedPrompt out;
-  out.expanded = FERRY_TRY(expand(prompts, *request.prompt, layouts));
+  out.expanded = FERRY_TRY(expand(prompts, *request.prompt, layouts, video_layouts));
+  for (const auto& video : videos) {
+    if (!prompts.spaces_videos()) break;
+    out.group_seconds.push_back(static_cast<float>(video.group_seconds));
+  }
   out.tokens_per_tile = prompts.tokens_per_tile();
   out.placeholder_id = prompts.placeholder_id();
   out.placeholders = std::ranges::count(out.expanded.ids, out.placeholder_id);
   out.token_types_name = prompts.token_types();
   if (out.token_types_name.empty()) return out;
   for (const int64_t id : out.expanded.ids) {
-    out.token_types.push_back(!out.expanded.two_way && id == out.placeholder_id);
+    const bool image = !out.expanded.two_way && id == out.placeholder_id;
+    const bool video = !image && !videos.empty() && id == prompts.video_id();
+    out.token_types.push_back(image ? 1 : video ? 2 : 0);
   }
   return out;
 }
@@ -141,6 +168,84 @@ Result<media::PixelValues> cut_images(const PreprocessRequest& request, const Ma
     images.push_back(describe_cut(path, image.size, sample.back(), settings));
   }
   return media::pixel_values(std::span(&sample, 1), settings, request.backend);
+}
+
+// Puts frames that are tiles among the images.
+Status add_tiles(const media::VideoSettings& settings, std::span<const PreprocessedVideo> videos,
+                 std::vector<float> values, media::PixelValues& pixels, const std::string& where) {
+  const int64_t side = settings.frame.tile, count = std::ssize(videos);
+  int64_t most = 0, all = 0;
+  for (const PreprocessedVideo& video : videos) {
+    most = std::max(most, video.layout.groups);
+    all += video.layout.groups;
+  }
+  if (all != most * count) {
+    return fail(ErrorCode::kUnsupported,
+                where + ": videos with different numbers of frames in one file are not supported");
+  }
+  pixels.values = std::move(values);
+  if (!settings.frame.has_mask()) {
+    pixels.shape = {all, 3, side, side};
+    return {};
+  }
+  pixels.shape = {count, most, 3, side, side};
+  pixels.mask_shape = {count, most, side, side};
+  pixels.mask.assign(static_cast<size_t>(all * side * side), 1);
+  return {};
+}
+
+Result<media::VideoSettings> load_video_settings(const PreprocessRequest& request,
+                                                 const MaybeBundle& bundle) {
+  if (!bundle) return media::load_video_settings(request.checkpoint);
+  const ImagePrompt prompts = FERRY_TRY(open_prompts(request, bundle));
+  if (!prompts.takes_videos()) {
+    return fail(
+        ErrorCode::kUnsupported,
+        printable(request.bundle) + ": videos are not supported with the processor of this model");
+  }
+  media::VideoSettings settings = FERRY_TRY(video_settings(*bundle));
+  FERRY_RETURN_IF_ERROR(check_videos(*bundle, settings, prompts));
+  return settings;
+}
+
+Result<VideoValues> cut_videos(const PreprocessRequest& request, const MaybeBundle& bundle,
+                               ThreadPool& pool, std::vector<PreprocessedVideo>& videos,
+                               media::PixelValues& pixels) {
+  VideoValues out;
+  if (request.videos.empty()) return out;
+  const std::string where = printable(bundle ? request.bundle : request.checkpoint);
+  const media::VideoSettings settings = FERRY_TRY(load_video_settings(request, bundle));
+  const bool tiles = !settings.frame.any_shape();
+  if (tiles && !request.images.empty()) {
+    return fail(ErrorCode::kUnsupported,
+                where +
+                    ": images and videos in one file are not supported, because both are "
+                    "pixel_values here");
+  }
+  int64_t area = 0;
+  for (const std::string& path : request.videos) {
+    const media::Video video = FERRY_TRY(media::open_video(path, request.video_rate));
+    const auto reader = FERRY_TRY(media::VideoReader::open(video, settings, pool));
+    area += std::ssize(reader.taken()) * reader.target().width * reader.target().height;
+    if (area > media::kMaxVideoPixels) {
+      return bad_input(where + ": the videos have too many pixels together");
+    }
+    videos.push_back(describe_video(reader, settings));
+    for (int64_t group = 0; group < reader.groups(); ++group) {
+      FERRY_RETURN_IF_ERROR(check_interrupt());
+      const std::vector<float> values = FERRY_TRY(reader.group(group));
+      out.values.insert(out.values.end(), values.begin(), values.end());
+    }
+    const auto [columns, rows] = reader.grid();
+    if (!tiles) out.grids.insert(out.grids.end(), {reader.groups(), rows, columns});
+    if (!tiles) out.shape = reader.group_shape();
+  }
+  if (tiles) {
+    FERRY_RETURN_IF_ERROR(add_tiles(settings, videos, std::move(out.values), pixels, where));
+    return VideoValues{};
+  }
+  out.shape[0] = std::ssize(out.values) / out.shape[1];
+  return out;
 }
 
 }  // namespace
@@ -175,11 +280,16 @@ PreprocessedImage describe_cut(const std::string& path, media::Size size,
 Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool& pool) {
   PreprocessReport report;
   const MaybeBundle bundle = FERRY_TRY(open_bundle(request, pool));
-  const media::PixelValues pixels = FERRY_TRY(cut_images(request, bundle, pool, report.images));
-  if (request.prompt) report.prompt = FERRY_TRY(make_prompt(request, bundle, report.images));
-  if (!request.output.empty()) {
-    FERRY_RETURN_IF_ERROR(write(request.output, pixels, report.prompt));
+  media::PixelValues pixels = FERRY_TRY(cut_images(request, bundle, pool, report.images));
+  const VideoValues videos = FERRY_TRY(cut_videos(request, bundle, pool, report.videos, pixels));
+  if (request.prompt) {
+    report.prompt = FERRY_TRY(make_prompt(request, bundle, report.images, report.videos));
   }
+  if (!request.output.empty()) {
+    FERRY_RETURN_IF_ERROR(write(request.output, pixels, videos, report.prompt));
+  }
+  report.video_values = videos.shape;
+  if (!videos.grids.empty()) report.video_grid = {std::ssize(videos.grids) / 3, 3};
   report.pixel_values = pixels.shape;
   report.pixel_attention_mask = pixels.mask_shape;
   report.image_grid = grid_shape(pixels);

@@ -12,6 +12,7 @@
 #include "media/pixel_values.h"
 #include "media/resample.h"
 #include "prompt/image_prompt.h"
+#include "prompt/video_input.h"
 
 namespace ferry::prompt {
 
@@ -29,6 +30,9 @@ struct PromptRequest {
 
 struct PreprocessRequest {
   std::vector<std::string> images;  // the images of one prompt, in order
+  // Its videos: folders of frames, and how many of them a second has.
+  std::vector<std::string> videos = {};
+  std::optional<double> video_rate = {};
   // A directory with the processor files, or a bundle whose vision encoder takes the pixel values.
   // One of the two is empty.
   std::string checkpoint, bundle;
@@ -54,13 +58,18 @@ struct PreprocessedPrompt {
   int64_t tokens_per_tile = 0;  // 0 where tiles have tokens of their own
   int64_t placeholder_id = 0;
   std::string token_types_name = {};  // see ImagePrompt::token_types()
-  // 1 for placeholders, else 0; all 0 for two-way prompts; empty if unknown to a model
+  // 1 for placeholders of images, 2 for those of videos that have their own, else 0; all 0 for
+  // two-way prompts; empty if unknown to a model
   std::vector<int64_t> token_types = {};
-  int64_t placeholders = 0;  // in all
+  int64_t placeholders = 0;               // in all
+  std::vector<float> group_seconds = {};  // of each video, where the model takes them
 };
 
 struct PreprocessReport {
   std::vector<PreprocessedImage> images;
+  std::vector<PreprocessedVideo> videos;
+  Shape video_values = {};          // of pixel_values_videos; empty if frames are pixel_values
+  Shape video_grid = {};            // of video_grid_thw
   Shape pixel_values = {};          // empty if there are no images
   Shape pixel_attention_mask = {};  // empty if the processor has none
   Shape image_grid = {};            // of image_grid_thw; empty if pictures become tiles
@@ -84,9 +93,12 @@ PreprocessedImage describe_cut(const std::string& path, media::Size size,
 
 // Writes pixel_values (f32), pixel_attention_mask, spatial_shapes, image_position_ids,
 // image_grid_thw, image_sizes and batch_num_images (i64) if the processor has them, and if there is
-// a prompt input_ids and, for some models, token types (i64). The first image that cannot be read
-// ends the call, and nothing is written then. kUsage for a bundle that takes no images, kBadInput
-// for one whose processor does not fit its vision encoder. The digests of a bundle are not checked.
+// a prompt input_ids and, for some models, token types (i64). Of videos it writes
+// pixel_values_videos (f32) and video_grid_thw (i64), with a prompt of Qwen2.5-VL
+// second_per_grid_ts (f32) too, or, where frames are tiles, pixel_values as of images. The first
+// image that cannot be read ends the call, and nothing is written then. kUsage for a bundle that
+// takes no images, kBadInput for one whose processor does not fit its vision encoder. The digests
+// of a bundle are not checked.
 Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool& pool);
 
 }  // namespace ferry::prompt

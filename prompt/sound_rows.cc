@@ -112,8 +112,10 @@ std::vector<runner::EmbeddingRows> rows_of(const SoundTokens& tokens,
 
 std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
                                            std::span<const EncodedImage> images,
-                                           std::span<const EncodedSound> sounds) {
+                                           std::span<const EncodedSound> sounds,
+                                           std::span<const EncodedVideo> videos) {
   std::vector<runner::EmbeddingRows> rows = rows_of(prompt, images);
+  std::ranges::copy(rows_of(prompt, videos), std::back_inserter(rows));
   std::ranges::copy(rows_of(SoundTokens{.ids = {}, .sounds = prompt.sounds}, sounds),
                     std::back_inserter(rows));
   std::ranges::sort(rows, {}, &runner::EmbeddingRows::first);

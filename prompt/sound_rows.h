@@ -76,10 +76,11 @@ class SoundRows {
 // Returns the rows of the sounds at their places, as views of `sounds`.
 std::vector<runner::EmbeddingRows> rows_of(const SoundTokens& tokens,
                                            std::span<const EncodedSound> sounds);
-// Returns the rows of images and sounds, in the order of their places.
+// Returns the rows of images, sounds and videos, in the order of their places.
 std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
                                            std::span<const EncodedImage> images,
-                                           std::span<const EncodedSound> sounds);
+                                           std::span<const EncodedSound> sounds,
+                                           std::span<const EncodedVideo> videos = {});
 // Returns the rows of each sound of a prompt. kUnsupported for sounds of Gemma 3n that the feature
 // extractor would pad to the longest one: its model hears the padding.
 Result<std::vector<int64_t>> row_counts(std::span<const EncodedSound> sounds);

@@ -58,7 +58,13 @@ Result<std::vector<std::string>> take_paths(Json& chat, const std::string& where
     if (!message.is_object() || !message.contains("content")) continue;
     if (!message["content"].is_array()) continue;
     for (Json& item : message["content"]) {
-      if (!item.is_object() || !item.contains("type") || item["type"] != "image") continue;
+      if (!item.is_object() || !item.contains("type")) continue;
+      if (item["type"] == "video") {
+        return fail(
+            ErrorCode::kUnsupported,
+            fmt::format("{}: message {}: content of type 'video' is not supported", where, i + 1));
+      }
+      if (item["type"] != "image") continue;
       if (!item.contains("path") || !item["path"].is_string()) {
         return bad_input(fmt::format("{}: message {}: an image has no path", where, i + 1));
       }

@@ -157,8 +157,10 @@ void fit_images(const packer::Manifest& manifest, PromptImages& images) {
   if (images.list) return fit_lists(manifest, images);
   if (!images.grid) return;
   images.picture = picture_of(manifest);
-  images.placed = runner::has_places(manifest) && images.runs.size() == images.shapes.size();
-  for (size_t i = 0; images.placed && i < images.runs.size(); ++i) {
+  const bool videos = !images.video_groups.empty();  // whose runs have their places
+  images.placed =
+      runner::has_places(manifest) && (videos || images.runs.size() == images.shapes.size());
+  for (size_t i = 0; images.placed && !videos && i < images.runs.size(); ++i) {
     images.runs[i].grid_rows = images.shapes[i].rows / images.grid->merge_size;
     images.runs[i].grid_columns = images.shapes[i].columns / images.grid->merge_size;
   }

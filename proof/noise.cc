@@ -124,8 +124,9 @@ bool is_floating_tensor(const std::string& tensor) {
          tensor != "greedy_ids" && tensor != "logits_f64" && tensor != "pixel_values" &&
          tensor != kInputFeaturesPort && tensor != "image_grid_thw" && tensor != "spatial_shapes" &&
          tensor != "image_sizes" && tensor != "batch_num_images" &&
-         tensor != "image_position_ids" && !tensor.starts_with("router_experts.") &&
-         !tensor.starts_with("greedy_router_experts.");
+         tensor != "image_position_ids" && tensor != "pixel_values_videos" &&
+         tensor != "video_grid_thw" && tensor != "second_per_grid_ts" &&
+         !tensor.starts_with("router_experts.") && !tensor.starts_with("greedy_router_experts.");
 }
 
 const ReferencePrompt* prompt_of(const Reference& reference, const std::string& name) {

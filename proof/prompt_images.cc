@@ -7,6 +7,7 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "proof/prompt_videos.h"
 #include "proof/tiled_pictures.h"
 #include "runner/token_embedder.h"
 #include "runner/vision_encoder.h"
@@ -16,6 +17,7 @@ namespace {
 
 // The heights and widths of images that are planes, in pixels.
 constexpr const char* kImageSizes = "image_sizes";
+constexpr int64_t kMostGroups = 1 << 16;  // of frames of a video
 
 using Ports = std::vector<packer::ManifestPort> packer::ManifestMethod::*;
 
@@ -44,6 +46,10 @@ Result<int64_t> placeholder(const ReferencePrompt& prompt, const packer::Manifes
   if (encoder.role == kAudioEncoderRole) {
     if (manifest.audio_token_id) return *manifest.audio_token_id;
     return bad_input(who + ": the bundle states no audio_token_id");
+  }
+  if (prompt.has_videos()) {
+    if (manifest.video_token_id) return *manifest.video_token_id;
+    return bad_input(who + ": the bundle states no video_token_id: convert again");
   }
   if (manifest.image_token_id) return *manifest.image_token_id;
   std::map<int64_t, int64_t> counts;
@@ -100,25 +106,28 @@ Status add_shape(const packer::Manifest& manifest, ImageShape shape, const std::
   return check_image_shape(*manifest.image_grid, shape, most_blocks(manifest), who);
 }
 
-// Reads the rows and columns of patches of images of any shape.
+// Reads the rows and columns of patches of images of any shape, and of the groups of frames of
+// videos.
 Status read_grids(const Reference& reference, const ReferencePrompt& prompt,
                   const packer::Manifest& manifest, PromptImages& images) {
-  constexpr const char* kGrid = "image_grid_thw";
-  const std::string who = name_of(reference, prompt);
-  const Shape shape = reference.shape(prompt, kGrid);
+  const std::string name = grids_name(prompt), who = name_of(reference, prompt);
+  const Shape shape = reference.shape(prompt, name);
   if (shape.size() != 2 || shape[0] < 1 || shape[1] != 3) {
     return bad_input(
-        fmt::format("{}: {} is {}, expected [images, 3]", who, kGrid, to_string(shape)));
+        fmt::format("{}: {} is {}, expected [images, 3]", who, name, to_string(shape)));
   }
-  const std::vector<int64_t> numbers = FERRY_TRY(reference.integers(prompt, kGrid, shape));
+  const std::vector<int64_t> numbers = FERRY_TRY(reference.integers(prompt, name, shape));
   for (size_t i = 0; i < numbers.size(); i += 3) {
-    if (numbers[i] != 1) {
-      return fail(ErrorCode::kUnsupported,
-                  fmt::format("{}: {} has an image of {} frames: videos are "
-                              "not supported",
-                              who, kGrid, numbers[i]));
+    const int64_t groups = numbers[i], most = prompt.has_videos() ? kMostGroups : 1;
+    if (groups < 1 || groups > most) {
+      return fail(
+          ErrorCode::kUnsupported,
+          fmt::format("{}: {} has an image of {} frames: not supported", who, name, groups));
     }
-    FERRY_RETURN_IF_ERROR(add_shape(manifest, {numbers[i + 1], numbers[i + 2]}, who, images));
+    if (prompt.has_videos()) images.video_groups.push_back(groups);
+    for (int64_t group = 0; group < groups; ++group) {
+      FERRY_RETURN_IF_ERROR(add_shape(manifest, {numbers[i + 1], numbers[i + 2]}, who, images));
+    }
   }
   return {};
 }
@@ -192,14 +201,14 @@ Status read_patches(const Reference& reference, const ReferencePrompt& prompt,
   const ImageGrid& grid = *images.grid;
   const Shape expected = {blocks_of(images) * grid.merge_size * grid.merge_size,
                           3 * grid.patch_size * grid.patch_size * grid.temporal_patch_size};
-  const Shape& shape = reference.shape(prompt, "pixel_values");
+  const std::string name = patches_name(prompt);
+  const Shape& shape = reference.shape(prompt, name);
   if (shape != expected) {
-    return bad_input(
-        fmt::format("{}: pixel_values are {}, the vision encoder takes {} for "
-                    "image_grid_thw",
-                    name_of(reference, prompt), to_string(shape), to_string(expected)));
+    return bad_input(fmt::format("{}: {} are {}, the vision encoder takes {} for {}",
+                                 name_of(reference, prompt), name, to_string(shape),
+                                 to_string(expected), grids_name(prompt)));
   }
-  images.pixels = FERRY_TRY(reference.floats(prompt, "pixel_values", shape));
+  images.pixels = FERRY_TRY(reference.floats(prompt, name, shape));
   images.pixel_shape = expected;
   return {};
 }
@@ -372,10 +381,11 @@ Status read_features(const Reference& reference, const ReferencePrompt& prompt,
 Status check_token_types(const Reference& reference, const ReferencePrompt& prompt,
                          const std::string& name, std::optional<int64_t> placeholder) {
   if (!prompt.has(name)) return {};
+  const int64_t type = prompt.has_videos() ? 2 : 1;  // of placeholders
   const std::vector<int64_t> types =
       FERRY_TRY(reference.integers(prompt, name, {1, std::ssize(prompt.input_ids)}));
   for (size_t i = 0; i < types.size(); ++i) {
-    if (types[i] == (prompt.input_ids[i] == placeholder ? 1 : 0)) continue;
+    if (types[i] == (prompt.input_ids[i] == placeholder ? type : 0)) continue;
     if (!placeholder) {
       return bad_input(fmt::format("{}: {}: {} for a token of a prompt, expected 0",
                                    name_of(reference, prompt), name, types[i]));
@@ -410,11 +420,19 @@ Shape join_tower(const PromptImages& images, std::string_view name, Shape shape,
 }
 
 std::set<std::string> row_inputs() {
-  return {"pixel_values",       "pixel_attention_mask",
-          "token_type_ids",     "mm_token_type_ids",
-          "image_grid_thw",     "image_sizes",
-          "batch_num_images",   "spatial_shapes",
-          "image_position_ids", std::string(kInputFeaturesPort)};
+  return {"pixel_values",
+          "pixel_attention_mask",
+          "pixel_values_videos",
+          "video_grid_thw",
+          "second_per_grid_ts",
+          "token_type_ids",
+          "mm_token_type_ids",
+          "image_grid_thw",
+          "image_sizes",
+          "batch_num_images",
+          "spatial_shapes",
+          "image_position_ids",
+          std::string(kInputFeaturesPort)};
 }
 
 int64_t PromptImages::rows_of_pictures() const {
@@ -438,7 +456,8 @@ std::vector<runner::EmbeddingRows> PromptImages::rows_of(std::span<const float> 
   for (const Run& run : runs) {
     const size_t size = static_cast<size_t>(run.count) * stride;
     views.push_back({run.first, values.subspan(at, size), run.grid_rows, run.grid_columns,
-                     two_way_tokens, are_sounds()});
+                     two_way_tokens, are_sounds(), run.grid_frames, run.frame_step,
+                     run.grid_frames > 1 ? tokens : 0});
     at += size;
   }
   return views;
@@ -462,7 +481,8 @@ std::optional<ImageShape> picture_of(const packer::Manifest& manifest) {
 
 const RowEncoder* rows_in(const ReferencePrompt& prompt, const packer::Manifest& manifest) {
   const auto has = [&](const RowEncoder& rows) {
-    return prompt.has(std::string(rows.input)) || prompt.has(std::string(rows.output));
+    const bool video = rows.role == kVisionEncoderRole && prompt.has_videos();
+    return video || prompt.has(std::string(rows.input)) || prompt.has(std::string(rows.output));
   };
   for (const RowEncoder* rows : packer::row_encoders(manifest)) {
     if (has(*rows)) return rows;
@@ -492,11 +512,14 @@ Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt
                                const packer::Manifest& manifest) {
   PromptImages images;
   images.width = manifest.hidden_size;
+  images.tokens = std::ssize(prompt.input_ids);
   const std::string who = name_of(reference, prompt);
   if (const RowEncoder* rows = rows_in(prompt, manifest)) images.encoder = rows;
+  FERRY_RETURN_IF_ERROR(check_videos_of(prompt, manifest, who));
   const RowEncoder& encoder = *images.encoder;
   const bool hears = encoder.role == kAudioEncoderRole;
-  const std::string input(encoder.input), output(encoder.output);
+  const std::string input = prompt.has_videos() ? patches_name(prompt) : std::string(encoder.input);
+  const std::string output(encoder.output);
   if (!hears && packer::row_encoder(manifest, kAudioEncoderRole) != nullptr &&
       prompt.needs_sound()) {
     return fail(ErrorCode::kUnsupported, who + " has images and sounds: not supported");
@@ -519,7 +542,7 @@ Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt
   }
   const int64_t given = std::ssize(images.features) / manifest.hidden_size;
   const int64_t rows = prompt.has(output) ? given : encoded;
-  const char* what = hears ? "sounds" : "images";
+  const char* what = hears ? "sounds" : prompt.has_videos() ? "videos" : "images";
   if (rows < 1) return bad_input(fmt::format("{}: its {} give no rows", who, what));
   if (prompt.has(input) && encoded != rows) {
     return bad_input(
@@ -536,7 +559,12 @@ Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt
   }
   images.runs = runs_of(prompt.input_ids, id);
   if (manifest.two_way_prompts) images.two_way_tokens = std::ssize(prompt.input_ids);
-  if (images.placed) FERRY_RETURN_IF_ERROR(place_images(images, who));
+  const bool whole = prompt.has_videos() && !has_groups_apart(images);
+  if (images.placed && whole) {
+    FERRY_RETURN_IF_ERROR(place_videos(reference, prompt, manifest, images));
+  } else if (images.placed) {
+    FERRY_RETURN_IF_ERROR(place_images(images, who));
+  }
   // image_features lack the rows that the vision encoder gives the first layers of the decoder.
   if (runner::row_width(manifest) != manifest.hidden_size) images.features.clear();
   return images;

@@ -47,7 +47,13 @@ struct PromptImages {
   struct Run {
     int64_t first = 0, count = 0;
     int64_t grid_rows = 0, grid_columns = 0;
+    int64_t grid_frames = 1;  // of a video: groups of frames, and how far they are apart in time
+    float frame_step = 1;
   };
+  int64_t tokens = 0;  // of the prompt
+  // The groups of frames of each video, where they are videos; each has a shape in `shapes`.
+  std::vector<int64_t> video_groups = {};
+  std::vector<float> group_seconds = {};  // between these of each video, where the reference says
   std::vector<Run> runs = {};
   // Where all tokens of the prompt attend to each other, the number of these, else 0.
   int64_t two_way_tokens = 0;
@@ -91,7 +97,9 @@ std::set<std::string> row_inputs();
 // zeros are padding and left out. Of lists of patches it has pixel_values [tiles,P,V] and
 // spatial_shapes [tiles,2] or image_position_ids [tiles,P,2], and may have pixel_attention_mask. Of
 // images of any shape it has pixel_values [patches,values] and image_grid_thw [images,3], or
-// pixel_values [images,3,H,W] and image_sizes [images,2]; kUnsupported for several frames. Of
+// pixel_values [images,3,H,W] and image_sizes [images,2]; of videos pixel_values_videos
+// [patches,values], video_grid_thw [videos,3] and, where it has them, second_per_grid_ts [videos];
+// kUnsupported for a prompt with images and videos. Of
 // pictures whose tiles have rows together it has pixel_values [images,tiles,3,S,S] or [tiles of all
 // images,3,S,S], and image_sizes [images,2], the sizes of the pictures before they were cut.
 // A prompt with sounds has input_features [windows,mels,frames], or [1,frames,mels] of one sound of

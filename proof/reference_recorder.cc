@@ -99,8 +99,9 @@ void PromptRecorder::write_images(const std::string& prefix, MemorySource& out) 
   const PromptImages& images = prompt_->images;
   if (images.empty()) return;
   if (!images.pixels.empty()) {
-    out.add(prefix + std::string(images.encoder->input), DType::kF32, images.pixel_shape,
-            images.pixels);
+    const bool video = !images.video_groups.empty();
+    out.add(prefix + (video ? "pixel_values_videos" : std::string(images.encoder->input)),
+            DType::kF32, images.pixel_shape, images.pixels);
   }
   if (images.grid) write_shapes(prefix, out);
   if (!images.grid && !images.shapes.empty()) write_sides(prefix, out);
@@ -118,12 +119,22 @@ void PromptRecorder::write_images(const std::string& prefix, MemorySource& out) 
 }
 
 void PromptRecorder::write_shapes(const std::string& prefix, MemorySource& out) const {
+  const PromptImages& images = prompt_->images;
+  const bool video = !images.video_groups.empty();
+  const size_t count = video ? images.video_groups.size() : images.shapes.size();
   std::vector<int64_t> numbers;
-  for (const ImageShape& shape : prompt_->images.shapes) {
-    numbers.insert(numbers.end(), {1, shape.rows, shape.columns});
+  size_t shape = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t groups = video ? images.video_groups[i] : 1;
+    numbers.insert(numbers.end(),
+                   {groups, images.shapes[shape].rows, images.shapes[shape].columns});
+    shape += static_cast<size_t>(groups);
   }
-  const auto count = std::ssize(prompt_->images.shapes);
-  out.add(prefix + "image_grid_thw", DType::kI64, {count, 3}, numbers);
+  out.add(prefix + (video ? "video_grid_thw" : "image_grid_thw"), DType::kI64,
+          {static_cast<int64_t>(count), 3}, numbers);
+  if (images.group_seconds.empty()) return;
+  out.add(prefix + "second_per_grid_ts", DType::kF32, {static_cast<int64_t>(count)},
+          images.group_seconds);
 }
 
 void PromptRecorder::write_sides(const std::string& prefix, MemorySource& out) const {

@@ -101,12 +101,17 @@ Status check_rows(const packer::Bundle& bundle, std::span<const EmbeddingRows> r
                               "position {} in a context of {}",
                               printable(bundle.path()), size, run.first, end, capacity));
     }
-    if (placed && (run.grid_rows < 1 || run.grid_columns < 1 || run.grid_rows > size ||
-                   run.grid_columns > size || run.grid_rows * run.grid_columns != size)) {
-      return fail(
-          ErrorCode::kUsage,
-          fmt::format("{}: {} rows of image features at position {} have {} x {} places",
-                      printable(bundle.path()), size, run.first, run.grid_rows, run.grid_columns));
+    const int64_t frames = run.grid_frames;
+    const bool known = frames >= 1 && size % frames == 0 && run.grid_rows >= 1 &&
+                       run.grid_columns >= 1 && run.grid_rows <= size && run.grid_columns <= size &&
+                       run.grid_rows * run.grid_columns == size / frames;
+    const bool timed = run.frame_step >= 0 && run.frame_step <= kMostFrameStep;
+    if (placed && !(known && timed)) {
+      return fail(ErrorCode::kUsage,
+                  fmt::format("{}: {} rows of image features at position {} have {} x {} x {} "
+                              "places in time, {} apart",
+                              printable(bundle.path()), size, run.first, frames, run.grid_rows,
+                              run.grid_columns, run.frame_step));
     }
     if ((placed || has_placed_rows(bundle.manifest())) && end > 0 && run.first == end) {
       return fail(ErrorCode::kUsage,

@@ -16,6 +16,9 @@
 
 namespace ferry::runner {
 
+// The most places that groups of frames of a video may be apart in time.
+inline constexpr float kMostFrameStep = 1e9F;
+
 // Values f32 [n, width] that replace the embeddings of positions [first, first + n). The width is
 // embedding_width(); where the outputs of K layers get features added too, these are behind the
 // embedding in each row, and the width is (1 + K) hidden_size.
@@ -26,6 +29,12 @@ struct EmbeddingRows {
   // Where all tokens of a prompt attend to each other, the position behind its last one, else 0.
   int64_t prompt_end = 0;
   bool is_sound = false;  // rows of a sound are as tokens of text: they see those before them
+  // Of a video: the groups of frames, each with the rows and columns above, and how far they are
+  // apart in time.
+  int64_t grid_frames = 1;
+  float frame_step = 1;
+  // Of such a video, the tokens of the prompt: those behind them are placed behind all its places.
+  int64_t prompt_tokens = 0;
 };
 
 class TokenEmbedder {

@@ -100,6 +100,7 @@ Status read_any_shape(const JsonFields& outer, const JsonFields& vision,
   AnyShapeConfig& shape = *config.any_shape;
   config.connector = Connector::kMerger;
   config.image_token_id = FERRY_TRY(outer.required("image_token_id", IntRange{0, INT32_MAX}));
+  config.video_token_id = FERRY_TRY(outer.integer("video_token_id", IntRange{0, INT32_MAX}));
   config.activation = FERRY_TRY(read_tower_activation(vision, activation));
   config.num_layers = FERRY_TRY(either(vision, "depth", "num_hidden_layers", kLayerRange));
   config.num_heads = FERRY_TRY(either(vision, "num_heads", "num_attention_heads", kHeadRange));

@@ -101,6 +101,10 @@ struct VisionConfig {
   Connector connector = Connector::kLinear;
   Activation connector_activation = Activation::kGelu;
   std::optional<int64_t> image_token_id = {};  // the placeholder of a row of image features
+  // The placeholder of a row of a video, and how many places in time a second is, where the groups
+  // of frames of a video are not one place apart.
+  std::optional<int64_t> video_token_id = {};
+  std::optional<int64_t> tokens_per_second = {};
   std::string image_token = {};  // its text in the tokenizer, where the config has no id
   bool two_way_images = false;   // in the text decoder, the rows of an image attend to each other
   bool two_way_prompts = false;  // and so do all tokens of a prompt with images (PaliGemma)

@@ -13,7 +13,7 @@
 namespace ferry::converters::families::qwen2_vl_vision {
 namespace {
 
-constexpr const char* kDefaults = R"({"image_token_id": 151655})";
+constexpr const char* kDefaults = R"({"image_token_id": 151655, "video_token_id": 151656})";
 
 // Reads the side of a window in blocks, rounded down as in the reference.
 Status read_windows(const JsonFields& vision, VisionConfig& config) {
@@ -34,6 +34,8 @@ Status read_2_5(const JsonFields& outer, const JsonFields& vision, VisionConfig&
   config.rms_norm = true;
   FERRY_RETURN_IF_ERROR(read_tower_widths(vision, config));
   FERRY_RETURN_IF_ERROR(read_any_shape(outer, vision, "silu", config));
+  config.tokens_per_second =
+      FERRY_TRY(vision.required("tokens_per_second", IntRange{0, 1'000'000}));
   return read_windows(vision, config);
 }
 
@@ -89,7 +91,7 @@ const VisionFamily kFamily = {
                    R"({"depth": 32, "hidden_size": 3584, "hidden_act": "silu",
                        "intermediate_size": 3420, "num_heads": 16, "in_channels": 3,
                        "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2,
-                       "window_size": 112, "out_hidden_size": 3584,
+                       "window_size": 112, "out_hidden_size": 3584, "tokens_per_second": 4,
                        "fullatt_block_indexes": [7, 15, 23, 31]})",
                .defaults = kDefaults,
                .read = read_2_5,

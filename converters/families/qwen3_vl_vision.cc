@@ -17,8 +17,8 @@
 namespace ferry::converters::families::qwen3_vl_vision {
 namespace {
 
-constexpr const char* kDefaults = R"({"image_token_id": 151655})";
-constexpr const char* kDefaults3_5 = R"({"image_token_id": 248056})";
+constexpr const char* kDefaults = R"({"image_token_id": 151655, "video_token_id": 151656})";
+constexpr const char* kDefaults3_5 = R"({"image_token_id": 248056, "video_token_id": 248057})";
 constexpr const char* kMtp = "multi-token prediction: not part of the model's output";
 constexpr const char* kVisionDefaults =
     R"({"depth": 27, "hidden_size": 1152, "hidden_act": "gelu_pytorch_tanh",

@@ -43,6 +43,13 @@ struct GeneratorOptions {
   std::optional<uint64_t> memory = {};
 };
 
+// A video: a folder with its frames as pictures, in the order of their names, and how many of them
+// a second has.
+struct Video {
+  std::string path;
+  double fps = 0;
+};
+
 // A prompt has exactly one of `tokens`, `text`, `messages` and `chat_json`. An encoder-decoder
 // takes `tokens` or `text`, which its encoder reads.
 struct Prompt {
@@ -56,6 +63,9 @@ struct Prompt {
   // Sounds in order; for bundles whose text decoder hears (docs/audio.md). With `text` they come
   // before it; with `chat_json` they stand where a content has {"type": "audio"}.
   std::vector<Sound> sounds = {};
+  // Videos in order; for vision-language bundles (docs/video.md). They stand where sounds do, and
+  // where a content has {"type": "video"}.
+  std::vector<Video> videos = {};
 };
 
 // The steps of sampling, in the order in which they are applied.
@@ -121,8 +131,8 @@ class Generator {
   // Answers prompts, GeneratorOptions::parallel at a time: one pass over the weights serves a token
   // of each. Returns the answers in the order of the prompts; they are those of generate(). After
   // Engine::interrupt() answers have the tokens that were made, and StopReason::kInterrupted.
-  // Where `parallel` is more than 1, prompts have no images and no sounds, and one that is wrong is
-  // refused before any is answered, with its number.
+  // Where `parallel` is more than 1, prompts have no images, sounds and videos, and one that is
+  // wrong is refused before any is answered, with its number.
   Result<std::vector<Generation>> generate_all(std::span<const Prompt> prompts,
                                                const GenerateOptions& options = {},
                                                const OnAnswer& on_answer = {});

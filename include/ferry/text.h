@@ -66,6 +66,7 @@ struct Message {
   std::string text;
   size_t images = 0;  // for vision-language models: number of images in this message
   size_t sounds = 0;  // for models that hear: number of sounds, which come before the text
+  size_t videos = 0;  // for vision-language models: number of videos, which come before the text
 };
 
 // The chat template of a checkpoint. Renders chats as transformers does.

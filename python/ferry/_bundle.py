@@ -10,7 +10,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from ferry import _native
-from ferry._common import Path, Progress, Sound, path_of, paths_of, sound_of, sounds_of, texts_of
+from ferry._common import (
+    Path,
+    Progress,
+    Sound,
+    Video,
+    path_of,
+    paths_of,
+    sound_of,
+    sounds_of,
+    texts_of,
+    videos_of,
+)
 from ferry._errors import UsageError
 from ferry._results import BundleInfo, Generation, Transcription, Verification, build
 
@@ -38,6 +49,8 @@ class GenerateOptions(TypedDict, total=False):
     - ``stops``: texts that end the answer before the first of them
     - ``ignore_end_tokens``: goes on behind the tokens that end an answer
     - ``images``: files of images, for vision-language models
+    - ``videos``: for vision-language models, pairs of a folder, with the frames of a video as
+      pictures, and how many of them a second has
     - ``sounds``: files of sound, or pairs of samples and their rate, for models that hear
     """
 
@@ -51,6 +64,7 @@ class GenerateOptions(TypedDict, total=False):
     stops: str | Iterable[str]
     ignore_end_tokens: bool
     images: Path | Iterable[Path]
+    videos: Video | Iterable[Video]
     sounds: Sound | Iterable[Sound]
 
 
@@ -221,7 +235,7 @@ class Bundle:
     ) -> list[Generation]:
         """Answers prompts, as many at a time as ``parallel`` of :func:`open` says. Answers are in
         the order of the prompts, and those of :meth:`generate`. With ``parallel`` prompts have no
-        images and no sounds.
+        images, sounds and videos.
 
         >>> bundle = open("sample.bundle", parallel=2)
         >>> answers = bundle.generate_all(["And it", "The king"], max_new_tokens=3)
@@ -451,6 +465,7 @@ def _request(
     files = {
         "images": paths_of(how.pop("images", ())),
         "sounds": sounds_of(how.pop("sounds", ())),
+        "videos": videos_of(how.pop("videos", ())),
     }
     if isinstance(prompt, str):
         return {"text": prompt, **files}, how

@@ -18,6 +18,10 @@ Path = str | os.PathLike[str]
 #: of samples is float32 or float64 of one dimension.
 Sound = Path | tuple["Sequence[float] | npt.NDArray[np.floating[Any]]", int]
 
+#: A folder with the frames of a video as pictures, in the order of their names, and how many of them
+#: a second has.
+Video = tuple[Path, float]
+
 #: Receives the name of the current work, how much of it is done, and how much there is. An exception
 #: that it raises stops the work, which then leaves nothing half written, and comes back to the
 #: caller. Other threads than the caller's may make the calls, one at a time.
@@ -57,3 +61,10 @@ def sounds_of(sounds: Sound | Iterable[Sound]) -> list[dict[str, Any]]:
     if isinstance(sounds, tuple) and len(sounds) == 2 and isinstance(sounds[1], int):
         return [sound_of(sounds)]
     return [sound_of(sound) for sound in sounds]
+
+
+def videos_of(videos: Video | Iterable[Video]) -> list[tuple[str, float]]:
+    """Accepts one video too."""
+    if isinstance(videos, tuple) and len(videos) == 2 and isinstance(videos[0], (str, os.PathLike)):
+        videos = [videos]
+    return [(os.fspath(folder), float(fps)) for folder, fps in videos]

@@ -27,11 +27,12 @@ FILE has a prompt in each line: a text, or a JSON object where the first line be
   {"tokens": [1, 450, 4996]}
   {"messages": [{"role": "user", "content": "Hello"}], "name": "chat"}
   {"image": "cat.jpg", "text": "What is this?"}
+  {"video": {"frames": "frames", "fps": 2}, "text": "What happens?"}
   {"audio": "talk.wav"}
   {"audio": "talk.wav", "tokens": [50258, 50259, 50359, 50363]}
   {"source": [37, 1712, 19, 1131, 5, 1], "tokens": [0, 644]}
 
-Paths of images and sounds are relative to the folder of FILE. name is the prefix of the prompt's tensors (default: lineN).
+Paths of images, folders of frames and sounds are relative to the folder of FILE. name is the prefix of the prompt's tensors (default: lineN).
 Without FILE there are three built-in prompts; for a model without a tokenizer, two rows of pseudo-random ids; for a model of speech, noise and silence. The
 tokens of a sound are by default those that its generation config forces, without a language. For an encoder-decoder text, or the
 ids of source, are what its encoder reads; tokens are the first of its decoder, by default decoder_start_token_id.

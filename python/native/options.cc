@@ -215,10 +215,12 @@ TranscribeOptions transcribe_options(const nb::dict& given) {
 Prompt prompt_of(const nb::dict& given) {
   Prompt prompt;
   std::vector<nb::dict> sounds;
+  std::vector<std::pair<std::string, double>> videos;
   Options options(given);
   options.read("tokens", prompt.tokens).read("text", prompt.text);
   options.read("chat_json", prompt.chat_json).read("images", prompt.images);
-  options.read("sounds", sounds).done();
+  options.read("sounds", sounds).read("videos", videos).done();
+  for (const auto& [path, fps] : videos) prompt.videos.push_back({path, fps});
   for (const nb::dict& sound : sounds) prompt.sounds.push_back(sound_of(sound));
   return prompt;
 }

@@ -196,7 +196,7 @@ TEST(PreprocessPrompt, RefusalsAreOneLine) {
       {{"--messages", picture}, 3, picture},
       {{"--chat", "a", "--prompt", "b"}, 2, "exclude each other"},
       {{"--chat", "\xff"}, 2, "--chat: not UTF-8"},
-      {{}, 2, "an IMAGE or a prompt is required"},
+      {{}, 2, "an IMAGE, a video or a prompt is required"},
       {{"--chat", "a", "--checkpoint", fixture("llama3_tied")}, 2, "checkpoint"},
   };
   for (const auto& [args, code, message] : cases) {

@@ -2,11 +2,14 @@
 // records of attempts, thresholds, budgets, audits, attestations, settings of image processors.
 // Every reader gets every input.
 
+#include <algorithm>
+
 #include "audit/budget.h"
 #include "audit/document.h"
 #include "batch/plan.h"
 #include "batch/result.h"
 #include "media/settings.h"
+#include "media/video_settings.h"
 #include "proof/attestation.h"
 #include "report/thresholds.h"
 #include "tests/fuzz/require.h"
@@ -48,9 +51,30 @@ void read_audit(const std::string& text) {
   require(!audit::to_text(report).empty());
 }
 
+// Requires that frames of a video are inside of it, and that sizes are whole patches.
+void run_videos(const media::VideoFiles& files) {
+  const auto settings = media::video_settings_from(files, "d");
+  if (!settings) {
+    if (settings.error().code != ErrorCode::kIo) require_good_message(settings.error());
+    return;
+  }
+  for (const int64_t total : {1, 7, 3000}) {
+    const auto frames = media::taken_frames(*settings, total, 29.97);
+    if (!frames) continue;
+    require(!frames->empty() && frames->front() >= 0 && frames->back() < total);
+    require(std::ranges::is_sorted(*frames));
+    if (!settings->frame.any_shape()) continue;
+    const auto size = media::video_size({640, 357}, std::ssize(*frames), *settings);
+    const int side = settings->frame.patch * settings->frame.merge;
+    if (size) require(size->width % side == 0 && size->height % side == 0);
+    if (size) require(size->width > 0 && size->height > 0);
+  }
+}
+
 void read_settings(const std::string& text) {
   for (const bool processor : {false, true}) {
     const auto settings = media::settings_from(processor ? "" : text, processor ? text : "", "d");
+    run_videos(processor ? media::VideoFiles{text, {}, {}} : media::VideoFiles{{}, text, {}});
     if (!settings) {
       // Both files may be absent.
       if (settings.error().code != ErrorCode::kIo) require_good_message(settings.error());

@@ -24,7 +24,8 @@ constexpr std::string_view kTokenizer = R"({"version": "1.0", "added_tokens": [
     {"id": 8, "content": "</img>", "special": true, "normalized": false},
     {"id": 9, "content": "<|image_pad|>", "special": true, "normalized": false},
     {"id": 10, "content": "<|vision_start|>", "special": true, "normalized": false},
-    {"id": 11, "content": "<|vision_end|>", "special": true, "normalized": false}],
+    {"id": 11, "content": "<|vision_end|>", "special": true, "normalized": false},
+    {"id": 12, "content": "<|video_pad|>", "special": true, "normalized": false}],
   "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}})";
 
 // Requires that no text is lost between text and ids, and that each tile has its run of
@@ -46,6 +47,30 @@ void require_whole(prompt::ImagePrompt& prompts, const prompt::ExpandedPrompt& p
   require(std::count(prompt.ids.begin(), prompt.ids.end(), prompts.placeholder_id()) == tokens);
 }
 
+// Requires that each run of a video has its placeholders.
+void run_with_video(prompt::ImagePrompt& prompts, std::string_view chat,
+                    std::span<const prompt::ImageLayout> images) {
+  const bool sized = prompts.tokens_per_tile() == 0;
+  const prompt::VideoLayout video = {
+      .groups = 2, .tokens = sized ? 3 : 0, .seconds = {0.5, 61}, .duration = 3700};
+  for (const bool is_chat : {true, false}) {
+    const auto made = is_chat ? prompts.chat(chat, "chat", {}, images, {}, {&video, 1})
+                              : prompts.plain(chat, "prompt", images, {}, {&video, 1});
+    if (!made) {
+      require_good_message(made.error());
+      continue;
+    }
+    require(made->videos.size() == 1);
+    const auto runs = static_cast<int64_t>(made->videos.front().size());
+    const int64_t each = (sized ? video.tokens : prompts.tokens_per_tile()) * video.groups / runs;
+    for (const int64_t at : made->videos.front()) {
+      for (int64_t i = 0; i < each; ++i) {
+        require(made->ids.at(static_cast<size_t>(at + i)) == prompts.video_id());
+      }
+    }
+  }
+}
+
 void run(prompt::ImagePrompt& prompts, std::string_view chat) {
   // Where the size of an image decides, its tokens; else tiles.
   const bool sized = prompts.tokens_per_tile() == 0;
@@ -60,6 +85,7 @@ void run(prompt::ImagePrompt& prompts, std::string_view chat) {
     const auto plain = prompts.plain(chat, "prompt", given);
     if (!plain) require_good_message(plain.error());
     if (plain) require_whole(prompts, *plain, given);
+    run_with_video(prompts, chat, given);
   }
 }
 

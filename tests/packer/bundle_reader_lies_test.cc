@@ -210,6 +210,18 @@ const Lie kLies[] = {
     {"layer missing", [](Manifest& m) { m.num_layers = 3; }, "end with layer 2, the model has 3"},
     {"placeholder beyond the vocabulary", [](Manifest& m) { m.image_token_id = 4; },
      "image_token_id 4 is outside of the vocabulary of 4"},
+    {"placeholder of videos beyond the vocabulary",
+     [](Manifest& m) {
+       m.version = kVideoManifestVersion;
+       m.video_token_id = 4;
+     },
+     "video_token_id 4 is outside of the vocabulary of 4"},
+    {"seconds of impossible length",
+     [](Manifest& m) {
+       m.version = kVideoManifestVersion;
+       m.tokens_per_second = 1'000'001;
+     },
+     "tokens_per_second is 1000001, expected 0 to 1000000"},
     {"images for a decoder of tokens",
      [](Manifest& m) {
        m.components.push_back({"vision_encoder", {program(m, 1)}, "f32"});

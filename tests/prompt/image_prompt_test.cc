@@ -66,7 +66,7 @@ TEST(ImagePromptRefusals, StringsAreTakenByTemplatesThatReadThem) {
   ImagePrompt prompts = opened("internvl");
   EXPECT_EQ(with_content(prompts, "Hello")->rendered, "<|im_start|>user\nHello<|im_end|>\n");
   EXPECT_EQ(message_of(with_content(prompts, "See <video>")),
-            "chat: the prompt has the placeholder '<video>'; videos are not supported");
+            "chat: 1 placeholder '<video>' in the prompt for 0 videos");
 }
 
 TEST(ImagePromptRefusals, AMissingTokenIsNamed) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/program_interface.h"
 
@@ -266,6 +267,63 @@ TEST(PromptImages, ImagesOfAnyShapeThatDoNotFitAreRefused) {
   refused(any_shape({9, 1, 9}, {1, 2, 4}, 8), bad, "2 runs of placeholders for 1 images");
   refused(any_shape({9, 1, 9, 9}, {1, 2, 4, 1, 2, 2}, 12), bad,
           "1 placeholders for an image of 1 x 2 blocks");
+}
+
+// Placeholders of videos are 8. A second has 2 places in time.
+Result<PromptImages> videos(std::vector<int64_t> ids, std::vector<int64_t> grids, int64_t patches,
+                            std::vector<float> seconds = {}, bool images_too = false) {
+  MemorySource source;
+  const auto count = static_cast<int64_t>(grids.size() / 3);
+  source.ids(std::move(ids));
+  source.add("video_grid_thw", DType::kI64, {count, 3}, std::move(grids));
+  const auto size = static_cast<size_t>(std::max<int64_t>(patches, 0) * 12);
+  source.add("pixel_values_videos", DType::kF32, {patches, 12}, std::vector<float>(size));
+  if (!seconds.empty()) {
+    const auto stated = std::ssize(seconds);
+    source.add("second_per_grid_ts", DType::kF32, {stated}, std::move(seconds));
+  }
+  if (images_too) source.add("pixel_values", DType::kF32, {4, 12}, std::vector<float>(48));
+  packer::Manifest manifest = any_shape_model();
+  manifest.video_token_id = 8;
+  manifest.tokens_per_second = 2;
+  const Reference reference = Reference::open(source).value();
+  return images_of(reference, reference.prompts().front(), manifest);
+}
+
+TEST(PromptImages, VideosHaveTheirGroupsOfFrames) {
+  const auto made = videos({1, 8, 8, 8, 8, 5, 8, 2}, {2, 2, 4, 1, 2, 2}, 20, {0.5F, 3});
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->shapes, (std::vector<ImageShape>{{2, 4}, {2, 4}, {2, 2}}));
+  EXPECT_EQ(made->video_groups, (std::vector<int64_t>{2, 1}));
+  ASSERT_EQ(made->runs.size(), 2u);
+  EXPECT_EQ(made->runs[0].grid_frames, 2);
+  EXPECT_EQ(made->runs[0].grid_columns, 2);
+  EXPECT_EQ(made->runs[0].frame_step, 1);
+  EXPECT_EQ(made->runs[1].frame_step, 6);
+  const auto apart = videos({1, 8, 8, 5, 8, 8, 2}, {2, 2, 4}, 16);
+  ASSERT_TRUE(apart) << apart.error().message;
+  ASSERT_EQ(apart->runs.size(), 2u);
+  EXPECT_EQ(apart->runs[1].grid_frames, 1);
+}
+
+TEST(PromptImages, VideosThatDoNotFitAreRefused) {
+  const auto refused = [](const Result<PromptImages>& made, ErrorCode code,
+                          const std::string& message) {
+    ASSERT_FALSE(made) << message;
+    EXPECT_EQ(made.error().code, code);
+    EXPECT_NE(made.error().message.find(message), std::string::npos) << made.error().message;
+  };
+  const ErrorCode bad = ErrorCode::kBadInput, unsupported = ErrorCode::kUnsupported;
+  refused(videos({8}, {0, 2, 2}, 4), unsupported, "an image of 0 frames");
+  refused(videos({8}, {int64_t{1} << 40, 2, 2}, 4), unsupported, "frames: not supported");
+  refused(videos({8, 8}, {2, 2, 2}, 4), bad, "pixel_values_videos are [4, 12]");
+  refused(videos({8, 8, 8}, {2, 2, 2}, 8), bad, "3 placeholders (token 8), but its videos");
+  refused(videos({8, 8, 1, 8}, {3, 2, 2}, 12), bad, "2 runs of placeholders for 1 videos of 3");
+  refused(videos({8, 1, 8, 8}, {2, 2, 2, 1, 2, 2}, 12), bad,
+          "1 placeholders for a video of 2 x 1 x 1 blocks");
+  refused(videos({8}, {1, 2, 2}, 4, {-1}), bad, "groups of frames are -2 places apart in time");
+  refused(videos({8}, {1, 2, 2}, 4, {NAN}), bad, "a value is not finite");
+  refused(videos({8}, {1, 2, 2}, 4, {1}, true), unsupported, "has videos and images or sounds");
 }
 
 // Tiles of 2 x 2 pixels have one feature and a newline. A picture has two tiles or four beside it.

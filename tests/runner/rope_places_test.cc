@@ -42,6 +42,24 @@ TEST(RopePlaces, AreThoseOfTheReference) {
   }
 }
 
+// Groups of frames are a step apart in time, rounded down; the text behind them goes on behind the
+// larger side, and the answer behind the latest place.
+TEST(RopePlaces, FramesOfAVideoAreApartInTime) {
+  EmbeddingRows video = {2, {}, 2, 3};
+  video.grid_frames = 3;
+  video.frame_step = 2.6F;
+  video.prompt_tokens = 22;
+  RopePlaces places;
+  places.set({&video, 1}, 0);
+  EXPECT_EQ(places.at(2), (Places{2, 2, 2}));
+  EXPECT_EQ(places.at(8), (Places{4, 2, 2}));
+  EXPECT_EQ(places.at(19), (Places{7, 3, 4}));
+  EXPECT_EQ(places.at(20), (Places{5, 5, 5}));
+  EXPECT_EQ(places.at(21), (Places{6, 6, 6}));
+  EXPECT_EQ(places.at(22), (Places{8, 8, 8}));
+  EXPECT_EQ(places.at(23), (Places{9, 9, 9}));
+}
+
 TEST(RopePlaces, ImagesOfTheSequenceStayWhenTheirRowsAreTakenAway) {
   const EmbeddingRows first = {2, {}, 2, 3}, second = {10, {}, 1, 2};
   RopePlaces places;

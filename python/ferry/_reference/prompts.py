@@ -2,6 +2,7 @@
 import dataclasses
 import json
 import pathlib
+import re
 
 from .errors import BAD_INPUT, IO, UNSUPPORTED, USAGE, Refused, one_line
 
@@ -11,11 +12,11 @@ TEXTS = {
 }
 CHAT = "Write a short poem about the sea, and explain why ships float."
 QUESTION = "What is in this picture?"
-KEYS = ("name", "source", "text", "pair", "tokens", "types", "messages", "image", "images", "audio")
+KEYS = ("name", "source", "text", "pair", "tokens", "types", "messages", "image", "images", "video", "videos", "audio")
 MOST_BYTES = 64 << 20
 # What a processor makes that a model takes.
 TENSORS = ("input_ids", "pixel_values", "pixel_attention_mask", "spatial_shapes", "image_position_ids", "image_grid_thw", "image_sizes", "batch_num_images",
-           "token_type_ids", "mm_token_type_ids")
+           "token_type_ids", "mm_token_type_ids", "pixel_values_videos", "video_grid_thw", "second_per_grid_ts")
 
 
 @dataclasses.dataclass
@@ -29,6 +30,7 @@ class Prompt:
     pair: str | None = None
     types: list | None = None
     images: list = dataclasses.field(default_factory=list)
+    videos: list = dataclasses.field(default_factory=list)  # folders of frames, and how many of them a second has
     audio: str | None = None
     source: list | None = None
 
@@ -71,7 +73,7 @@ def from_json(path, number, line):
         if key not in KEYS:
             raise Refused(BAD_INPUT, f"{where}: unknown key {key!r}; known are {', '.join(KEYS)}")
     given = [key for key in ("text", "tokens", "messages") if key in row]
-    others = ("image", "images", "audio", "source")
+    others = ("image", "images", "video", "videos", "audio", "source")
     if len(given) > 1 or not (given or any(key in row for key in others)):
         raise Refused(BAD_INPUT, f"{where}: expected one of text, tokens, messages; has {' and '.join(given) or 'none'}")
     name = row.get("name", f"line{number}")
@@ -86,15 +88,25 @@ def from_json(path, number, line):
     if images is None or not all(isinstance(image, str) for image in images):
         raise Refused(BAD_INPUT, f"{where}: images: expected paths of files")
     prompt.images = [str(pathlib.Path(path).parent / image) for image in images]
+    prompt.videos = videos_in(row, where, pathlib.Path(path).parent)
     if not isinstance(row.get("audio", ""), str):
         raise Refused(BAD_INPUT, f"{where}: audio: expected the path of a file")
     if "audio" in row:
         prompt.audio = str(pathlib.Path(path).parent / row["audio"])
-    if prompt.images and prompt.tokens is not None:
-        raise Refused(BAD_INPUT, f"{where}: tokens: an image needs text or messages")
-    if prompt.images and not given:
+    sees = prompt.images or prompt.videos
+    if sees and prompt.tokens is not None:
+        raise Refused(BAD_INPUT, f"{where}: tokens: an image or a video needs text or messages")
+    if sees and not given:
         prompt.text = QUESTION
     return prompt
+
+
+def videos_in(row, where, folder):
+    given = row.get("videos", []) + ([row["video"]] if "video" in row else []) if isinstance(row.get("videos", []), list) else None
+    if given is None or not all(isinstance(video, dict) and set(video) == {"frames", "fps"} and isinstance(video["frames"], str)
+                                and type(video["fps"]) in (int, float) and 0.001 <= video["fps"] <= 10000 for video in given):
+        raise Refused(BAD_INPUT, f'{where}: videos: expected {{"frames": FOLDER, "fps": frames of a second}}')
+    return [(str(folder / video["frames"]), video["fps"]) for video in given]
 
 
 def check_types(prompt):
@@ -172,7 +184,7 @@ def encode(prompt, source):
         raise Refused(UNSUPPORTED, f"{prompt.where}: source: {source.model_type} has no encoder for it")
     if prompt.audio is not None:
         raise Refused(UNSUPPORTED, f"{prompt.where}: audio: Ferry converts no audio encoder of {source.model_type}")
-    if prompt.images:
+    if prompt.images or prompt.videos:
         return encode_images(prompt, source)
     if prompt.tokens is not None:
         ids = prompt.tokens
@@ -212,18 +224,28 @@ def encode_images(prompt, source):
         raise Refused(UNSUPPORTED, f"{prompt.where}: image: Ferry converts no vision tower of {source.model_type}")
     processor = source.processor()
     pictures = [picture(prompt, path) for path in prompt.images]
-    token = processor.image_token
-    if prompt.messages is None and token not in prompt.text and processor.chat_template:
-        content = [dict(type="image") for _ in pictures] + [dict(type="text", text=prompt.text)]
+    videos = [video(prompt, *given) for given in prompt.videos]
+    tokens = [processor.image_token] * len(pictures) + [getattr(processor, "video_token", "")] * len(videos)
+    there = prompt.text is not None and any(token and token in prompt.text for token in tokens)
+    if prompt.messages is None and not there and processor.chat_template:
+        content = [dict(type="image") for _ in pictures] + [dict(type="video") for _ in videos] + [dict(type="text", text=prompt.text)]
         prompt = dataclasses.replace(prompt, messages=[dict(role="user", content=content)])
     try:
         if prompt.messages is not None:
             text = processor.apply_chat_template(prompt.messages, add_generation_prompt=True, tokenize=False)
         else:
             # Places in three dimensions need tokens between two images.
-            mark = f"<|vision_start|>{token}<|vision_end|>" if hasattr(source.model.model, "rope_deltas") else token
-            text = prompt.text if token in prompt.text else mark * len(pictures) + prompt.text
-        made = processor(text=[text], images=[pictures], return_tensors="pt", add_special_tokens=False)
+            placed = hasattr(source.model.model, "rope_deltas")
+            marks = [f"<|vision_start|>{token}<|vision_end|>" if placed else token for token in tokens]
+            text = prompt.text if there else "".join(marks) + prompt.text
+        given = dict(images=[pictures]) if pictures else {}
+        if videos:
+            given.update(videos=[frames for frames, _ in videos], video_metadata=[metadata for _, metadata in videos])
+            made = processor.video_processor
+            fixed = getattr(made, "fps", None) or getattr(made, "num_frames", None)
+            if type(processor).__name__ == "SmolVLMProcessor" and fixed:  # as its apply_chat_template() does
+                given.update(do_sample_frames=True)
+        made = processor(text=[text], return_tensors="pt", add_special_tokens=False, **given)
     except Exception as error:
         raise Refused(BAD_INPUT, f"{prompt.where}: {one_line(error)}")
     # Ferry writes masks of i64 only.
@@ -241,3 +263,25 @@ def picture(prompt, path):
         raise Refused(IO, f"{prompt.where}: {path}: no such file")
     except Exception as error:
         raise Refused(BAD_INPUT, f"{prompt.where}: {path}: is no image that Pillow reads: {one_line(error)}")
+
+
+def by_number(name):
+    """A key that compares numbers in names as numbers."""
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split("([0-9]+)", name) if part], name
+
+
+def video(prompt, folder, fps):
+    """-> frames u8 [frames,3,height,width], and what transformers wants to know of them"""
+    import numpy
+    import transformers.video_utils
+    try:
+        names = sorted((path.name for path in pathlib.Path(folder).iterdir() if not path.name.startswith(".")), key=by_number)
+    except OSError as error:
+        raise Refused(IO, f"{prompt.where}: {folder}: {error.strerror}")
+    frames = [numpy.asarray(picture(prompt, str(pathlib.Path(folder) / name))) for name in names]
+    if not frames or any(frame.shape != frames[0].shape for frame in frames):
+        raise Refused(BAD_INPUT, f"{prompt.where}: {folder}: expected frames of one size")
+    # With the channels behind, transformers takes frames of 1 or 3 pixels of height for others.
+    return numpy.stack(frames).transpose(0, 3, 1, 2), transformers.video_utils.VideoMetadata(
+        total_num_frames=len(frames), fps=fps, duration=len(frames) / fps, width=frames[0].shape[1], height=frames[0].shape[0],
+        frames_indices=list(range(len(frames))))

@@ -98,7 +98,7 @@ class Recorder:
             self.model.model.rope_deltas = None  # those of an earlier prompt
         with self.hooks() as hooks:
             self.watch_text(hooks, seen)
-            if "pixel_values" in inputs:
+            if "pixel_values" in inputs or "pixel_values_videos" in inputs:
                 self.watch_images(hooks, put, features, by_blocks(self.model, inputs))
             if self.source.attends:
                 self.watch_encoder(hooks, put)
