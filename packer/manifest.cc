@@ -209,6 +209,7 @@ static void describe_model(Archive& a, Manifest& m) {
   if (a.since(18)) a.optional_count("audio_row_frames", m.audio_row_frames);
   if (a.since(19)) a.optional_count("audio_rows", m.audio_rows);
   if (a.since(20)) a.optional_object("attention_sink", m.attention_sink);
+  if (a.since(22)) a.optional_count("audio_block_rows", m.audio_block_rows);
   if (a.since(3)) a.count("parts_in_program", m.parts_in_program);
 }
 

@@ -37,7 +37,8 @@ inline constexpr int64_t kSoundRowsManifestVersion = 17;
 inline constexpr int64_t kSoundFramesManifestVersion = 18;
 inline constexpr int64_t kPaddedSoundsManifestVersion = 19;
 inline constexpr int64_t kAttentionSinkManifestVersion = 20;
-inline constexpr int64_t kManifestVersion = kAttentionSinkManifestVersion;
+inline constexpr int64_t kSoundBlocksManifestVersion = 22;
+inline constexpr int64_t kManifestVersion = kSoundBlocksManifestVersion;
 inline constexpr int64_t kImageGridManifestVersion = 11;
 inline constexpr int64_t kClassifierManifestVersion = 10;
 inline constexpr int64_t kOneProgramManifestVersion = 9;
@@ -236,6 +237,9 @@ struct Manifest {
   // Set where the encoder makes this number of rows of every such sound: those behind the rows of
   // its frames are padding. Since version 19.
   std::optional<int64_t> audio_rows = {};
+  // Set where every audio_row_frames of such a sound, the last ones filled up, make this number of
+  // rows. Since version 22.
+  std::optional<int64_t> audio_block_rows = {};
   // Set where sequences have no end: context_length is the number of slots of the caches. Since
   // version 20.
   std::optional<AttentionSink> attention_sink = {};

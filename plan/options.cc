@@ -184,7 +184,7 @@ OptionTexts recorded_options(const ConvertOptions& options, const converters::Bu
   settled.max_patches = build.image_patches > 0 ? std::optional(build.image_patches) : std::nullopt;
   settled.max_sound.reset();
   if (build.sound_samples > 0) settled.max_sound = build.sound_samples / converters::kSampleRate;
-  if (build.sound_frames > 0) settled.max_sound = build.sound_frames / converters::kFrameRate;
+  if (build.sound_frames > 0) settled.max_sound = build.sound_frames / build.frame_rate;
   settled.max_source = build.source_length > 0 ? std::optional(build.source_length) : std::nullopt;
   if (settled.layout == ProgramLayout::kComponents) settled.layout.reset();
   FieldTexts fields = texts_of(std::move(settled));

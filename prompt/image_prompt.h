@@ -73,6 +73,7 @@ class ImagePrompt {
   // The placeholders of a tile; 0 unless all tiles have equally many.
   int64_t tokens_per_tile() const { return processor_.tokens_per_tile; }
   bool has_equal_tiles() const { return processor_.tokens_per_tile > 0; }
+  // The placeholder of a row of an image; -1 if the processor takes no images.
   int64_t placeholder_id() const { return placeholder_id_; }
   // The placeholder of a row of a sound; nullopt if the tokenizer has none.
   std::optional<int64_t> sound_id() const { return sound_id_; }
@@ -100,6 +101,8 @@ class ImagePrompt {
   Result<ExpandedPrompt> encode(std::string rendered, bool add_special, const std::string& where,
                                 std::span<const ImageLayout> images,
                                 std::span<const int64_t> sounds);
+  // Returns a text with one placeholder for each sound: where it has them, or before it.
+  std::string with_sounds(const std::string& text, size_t sounds) const;
   Status check_sound_marks() const;
   Result<std::vector<int64_t>> find_sounds(std::span<const int64_t> ids,
                                            std::span<const int64_t> sounds,
@@ -114,7 +117,7 @@ class ImagePrompt {
   std::string directory_;
   ImageProcessor processor_;
   text::Tokenizer tokenizer_;
-  int64_t placeholder_id_ = 0;
+  int64_t placeholder_id_ = -1;
   std::optional<int64_t> sound_id_ = {};
   std::optional<text::ChatTemplate> template_;
 };
