@@ -22,7 +22,8 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 // A part of a bundle (BundlePlan::write_part()) has this file instead of a manifest. The file
 // records the contents of the part.
 inline constexpr std::string_view kPartName = "part.journal";
-// The versions that this program writes: that of sequences without an end, that of sounds of any
+// The versions that this program writes: that of sounds whose blocks of frames become rows, that of
+// sequences without an end, that of sounds of any
 // number of frames, that of rows of sound, that of rows that state their places, that of
 // encoder-decoders, that of prompts whose tokens attend to later ones, that of vision encoders for
 // images of any shape, that of classifiers, that of bundles whose components share one program,

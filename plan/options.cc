@@ -306,8 +306,10 @@ void describe_programs(OptionVisitor& v, ConvertOptions& o) {
       });
   v.value(
       {.name = "max-sound",
-       .help = "Most seconds of a sound, where the audio encoder takes samples or frames of any "
-               "number (moonshine, parakeet_ctc, gemma3n, gemma4); default: 60 (the last two: 30)",
+       .help =
+           "Most seconds of a sound, where the audio encoder takes samples or frames of any "
+           "number (moonshine, parakeet_ctc, granite_speech, gemma3n, gemma4); default: 60 (the "
+           "last two: 30)",
        .outputs = kBundles,
        .least = 1,
        .most = kMostSoundSeconds,

@@ -191,6 +191,15 @@ class TokenizerMaker {
     return fields_.bad(key, fmt::format("is {}, but there are {} tokens", *id, tokens_.size()));
   }
 
+  // llama.cpp takes a mask that is no token for none, where the type of the vocabulary has no other
+  // by default. Its converter writes what the config says, whatever the vocabulary has.
+  Result<bool> is_no_token(std::string_view key) const {
+    const std::string model = FERRY_TRY(fields_.text("tokenizer.ggml.model")).value_or("");
+    if (key != "tokenizer.ggml.mask_token_id" || (model != "gpt2" && model != "llama"))
+      return false;
+    return FERRY_TRY(fields_.integer_or(key, kTokenIds, 0)) >= std::ssize(tokens_);
+  }
+
   // -- parts of tokenizer.json
 
   json added_tokens() const {
@@ -446,6 +455,7 @@ class TokenizerMaker {
                 {"add_eos_token", add_eos_},
                 {"clean_up_tokenization_spaces", false}};
     for (const auto& [key, name] : kSpecials) {
+      if (FERRY_TRY(is_no_token(key))) continue;
       if (const auto token = FERRY_TRY(special(key))) out[name] = *token;
     }
     const auto chat = FERRY_TRY(fields_.text("tokenizer.chat_template"));
