@@ -50,10 +50,8 @@ class GraniteAudio {
     kept.push_back(x);
     const ValueId states = kept.size() == 1 ? x : b_.cat(kept, 2);
     b_.probe("encoder_last_hidden_state", states);
-    const int64_t window = g_.projector.window;
-    const RowBlocks windows =
-        cut_rows(b_, rows_, number_, window, "W", fmt::format("ones of {}", window));
-    return project_windows(b_, g_.projector, windows, states, std::ssize(kept) * width_,
+    const RowBlocks cut = windows();
+    return project_windows(b_, g_.projector, cut, states, std::ssize(kept) * width_,
                            config_.hidden_size);
   }
 
@@ -63,6 +61,12 @@ class GraniteAudio {
   }
   void keep(std::vector<ValueId>& kept, ValueId x, int64_t state) const {
     if (std::ranges::count(g_.joined, state) > 0) kept.push_back(x);
+  }
+  // Blocks of one size have one symbol.
+  RowBlocks windows() {
+    const int64_t size = g_.projector.window;
+    if (size == g_.block) return blocks_;
+    return cut_rows(b_, rows_, number_, size, "W", fmt::format("ones of {}", size));
   }
   // Adds what the probabilities of labels say to the states.
   ValueId with_labels(ValueId x) {

@@ -167,7 +167,8 @@ class TokenizerMaker {
     scores_ = FERRY_TRY(numbers<double>("tokenizer.ggml.scores"));
     int64_t last_named = -1;
     for (const SpecialKey& special : kSpecials) {
-      last_named = std::max(last_named, FERRY_TRY(fields_.integer_or(special.gguf, kTokenIds, -1)));
+      const int64_t id = FERRY_TRY(fields_.integer_or(special.gguf, kTokenIds, -1));
+      if (id < std::ssize(tokens_)) last_named = std::max(last_named, id);
     }
     while (std::ssize(types_) > last_named + 1 && types_.back() == kUnused) {
       types_.pop_back();
