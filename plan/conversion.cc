@@ -134,8 +134,7 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
     if (config.audio->counts_frames()) {
       m.version = packer::kSoundFramesManifestVersion;
       const auto& usm = config.audio->usm;
-      m.audio_row_frames =
-          usm ? usm->row_frames() : config.audio->granite->projector.window;
+      m.audio_row_frames = usm ? usm->row_frames() : config.audio->granite->projector.window;
       if (usm && usm->gemma3n) {
         m.version = packer::kPaddedSoundsManifestVersion;
         m.audio_rows = usm->gemma3n->rows;

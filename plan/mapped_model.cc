@@ -54,9 +54,7 @@ const char* image_obstacle(const ConvertOptions& options, const converters::Mode
 // nullptr.
 const char* sound_obstacle(const ConvertOptions& options, const converters::ModelConfig& config) {
   const bool encodes = options.style == ProgramStyle::kEncoder;
-  return config.audio && config.audio->usm && encodes
-             ? "an encoder takes no sounds"
-             : nullptr;
+  return config.audio && config.audio->usm && encodes ? "an encoder takes no sounds" : nullptr;
 }
 
 // Refuses inputs that the model cannot have.

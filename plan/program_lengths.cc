@@ -157,10 +157,11 @@ Status check_image_call(const ConvertOptions& options, const converters::ModelCo
   if (build.prefill_length >= least) return {};
   const bool hears = config.hears_rows() && is_one_program(options);
   if (hears && rows_of_sound(options, config) == least) {
-    return fail_field(ErrorCode::kUsage, "prefill-length",
-                      fmt::format(" {}: the {} rows of a {}sound of {} are tokens of one call",
-                                  build.prefill_length, least,
-                                  config.audio->makes_rows_of_frames() ? "" : "window of ", config.model_type));
+    return fail_field(
+        ErrorCode::kUsage, "prefill-length",
+        fmt::format(" {}: the {} rows of a {}sound of {} are tokens of one call",
+                    build.prefill_length, least,
+                    config.audio->makes_rows_of_frames() ? "" : "window of ", config.model_type));
   }
   return fail_field(
       ErrorCode::kUsage, "prefill-length",

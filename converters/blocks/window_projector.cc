@@ -33,8 +33,8 @@ class WindowProjector {
   // The queries of all windows, f32 [1,rows,hidden_size].
   ValueId queries() {
     const int64_t all = p_.queries * p_.hidden_size;
-    const ValueId learned = b_.weight_f32("audio.projector.queries",
-                                          {batch(), positions(p_.queries), features(p_.hidden_size)});
+    const ValueId learned = b_.weight_f32(
+        "audio.projector.queries", {batch(), positions(p_.queries), features(p_.hidden_size)});
     const ValueId normed = layer_norm(b_, learned, "audio.projector.norm", p_.norm_eps);
     const ValueId row = b_.view(normed, {batch(), positions(1), features(all)});
     const ValueId each = b_.expand(row, {batch(), positions(windows_.count), features(all)});
@@ -62,15 +62,15 @@ class WindowProjector {
     const ValueId mixed = b_.bmm(b_.softmax_last(b_.bmm(rows, keys)), values);
     const ValueId split =
         b_.view(mixed, {windows_.count, heads(p_.num_heads), p_.queries, head_dim(dim())});
-    const ValueId joined = b_.view(b_.permute(split, {0, 2, 1, 3}),
-                                   {batch(), positions(rows_), features(width)});
+    const ValueId joined =
+        b_.view(b_.permute(split, {0, 2, 1, 3}), {batch(), positions(rows_), features(width)});
     const ValueId out = projection(b_, joined, prefix + ".wo", width, width, /*bias=*/true);
     return layer_norm(b_, b_.add(out, x), prefix + ".norm", p_.norm_eps);
   }
   ValueId mlp(ValueId x, const std::string& prefix) {
     const int64_t width = p_.hidden_size, wide = p_.intermediate_size;
-    const ValueId inner = activate(
-        b_, p_.activation, projection(b_, x, prefix + ".w1", width, wide, /*bias=*/true));
+    const ValueId inner =
+        activate(b_, p_.activation, projection(b_, x, prefix + ".w1", width, wide, /*bias=*/true));
     const ValueId out = projection(b_, inner, prefix + ".w2", wide, width, /*bias=*/true);
     return layer_norm(b_, b_.add(out, x), prefix + ".norm", p_.norm_eps);
   }

@@ -8,9 +8,9 @@
 
 namespace ferry::converters {
 
-// `states` is f32 [1,F,size], whose rows are those of `windows`: blocks of `config.window` rows. The
-// last window is filled up with zeros, to which queries attend too. Returns f32
-// [1,N,`width`] with `config.queries` rows for each window.
+// `states` is f32 [1,F,size], whose rows are those of `windows`: blocks of `config.window` rows.
+// The last window is filled up with zeros, to which queries attend too. Returns f32 [1,N,`width`]
+// with `config.queries` rows for each window.
 ValueId project_windows(GraphBuilder& b, const WindowProjectorConfig& config,
                         const RowBlocks& windows, ValueId states, int64_t size, int64_t width);
 

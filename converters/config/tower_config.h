@@ -239,7 +239,8 @@ struct WindowProjectorConfig {
   int64_t frequency = 2;
   Activation activation = Activation::kGelu;
   double norm_eps = 1e-12;
-  bool text_layers = false;  // the layers have MLPs for tokens of text too, which no row goes through
+  bool text_layers =
+      false;  // the layers have MLPs for tokens of text too, which no row goes through
 
   bool attends_to_states(int64_t layer) const { return layer % frequency == 0; }
   bool operator==(const WindowProjectorConfig&) const = default;
@@ -284,8 +285,8 @@ struct SoundRowsConfig {
 // text decoder, in the place of placeholders (`to_rows`). It takes log-mel frames, whose number
 // two convolutions halve and which have learned positions (Whisper), or samples, of which three
 // convolutions make rows with RoPE (Moonshine). Or it takes log-mel frames of any number, of which
-// each few are a row (Gemma 3n and 4, Granite Speech). Or it is the whole model, a FastConformer, which takes
-// log-mel frames of any number and gives the outputs of labels (Parakeet).
+// each few are a row (Gemma 3n and 4, Granite Speech). Or it is the whole model, a FastConformer,
+// which takes log-mel frames of any number and gives the outputs of labels (Parakeet).
 struct AudioConfig {
   int64_t mel_bins = 0;  // values of a frame; 0: it takes samples
   int64_t num_layers = 0;

@@ -1,5 +1,5 @@
-// Granite Speech: a conformer over pairs of log-mel frames, a Q-Former that makes rows of windows of
-// its states, and a text decoder of Granite. In Granite Speech Plus the Q-Former takes states of
+// Granite Speech: a conformer over pairs of log-mel frames, a Q-Former that makes rows of windows
+// of its states, and a text decoder of Granite. In Granite Speech Plus the Q-Former takes states of
 // earlier layers too. Source: transformers, models/granite_speech/modeling_granite_speech.py and
 // models/granite_speech_plus/modeling_granite_speech_plus.py.
 
@@ -66,8 +66,8 @@ Status read_near_rows(const JsonFields& fields, GraniteAudioConfig& out) {
   out.farthest = FERRY_TRY(fields.required("max_pos_emb", kDistanceRange));
   out.block = FERRY_TRY(fields.required(kContext, kBlockRange));
   if (out.block <= out.farthest) return {};
-  return fields.bad(kContext, fmt::format("is {}, more than max_pos_emb {}", out.block,
-                                          out.farthest));
+  return fields.bad(kContext,
+                    fmt::format("is {}, more than max_pos_emb {}", out.block, out.farthest));
 }
 
 Status read_encoder(const JsonFields& fields, AudioConfig& audio) {
@@ -78,11 +78,10 @@ Status read_encoder(const JsonFields& fields, AudioConfig& audio) {
   audio.num_layers = FERRY_TRY(fields.required("num_layers", kLayerRange));
   audio.num_heads = FERRY_TRY(fields.required("num_heads", kHeadRange));
   if (audio.num_heads > width) {
-    return fields.bad("num_heads", fmt::format("is {}, more than hidden_dim {}", audio.num_heads,
-                                               width));
+    return fields.bad("num_heads",
+                      fmt::format("is {}, more than hidden_dim {}", audio.num_heads, width));
   }
-  audio.head_dim =
-      FERRY_TRY(fields.integer_or("dim_head", kHeadDimRange, width / audio.num_heads));
+  audio.head_dim = FERRY_TRY(fields.integer_or("dim_head", kHeadDimRange, width / audio.num_heads));
   audio.intermediate_size = FERRY_TRY(multiple_of(fields, "feedforward_mult", width));
   audio.activation = Activation::kSilu;
   out.inner = FERRY_TRY(multiple_of(fields, "conv_expansion_factor", width));

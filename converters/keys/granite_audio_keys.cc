@@ -61,12 +61,11 @@ std::vector<KeyRule> projector_attention_rules(const std::string& layer, const c
 
 std::vector<KeyRule> granite_audio_rules(const std::string& prefix, const ModelConfig& config) {
   const AudioConfig& audio = *config.audio;
-  std::vector<KeyRule> all =
-      concat({tower_rules(prefix, 0, {{"input_linear", "audio.input"}}),
-              encoder_layer_rules(prefix + "layers.{i}.", audio)});
+  std::vector<KeyRule> all = concat({tower_rules(prefix, 0, {{"input_linear", "audio.input"}}),
+                                     encoder_layer_rules(prefix + "layers.{i}.", audio)});
   if (audio.num_layers > 1) {
-    return concat({all, tower_rules(prefix, 0, {{"out", "audio.labels"},
-                                                {"out_mid", "audio.from_labels"}})});
+    return concat(
+        {all, tower_rules(prefix, 0, {{"out", "audio.labels"}, {"out_mid", "audio.from_labels"}})});
   }
   for (const char* name : {"out.*", "out_mid.*"}) {
     all.push_back(drop_rule(prefix + name, "labels: one layer has no middle"));
@@ -80,9 +79,9 @@ std::vector<KeyRule> window_projector_rules(const std::string& prefix, const Mod
   const std::string target = "audio.projector.layers.{i}.";
   std::vector<KeyRule> all = concat(
       {tower_renames(prefix, 0, {{"query", "audio.projector.queries"}}),
-       tower_rules(prefix, 0,
-                   {{"qformer.layernorm", "audio.projector.norm"},
-                    {"linear", "audio.projector.output"}}),
+       tower_rules(
+           prefix, 0,
+           {{"qformer.layernorm", "audio.projector.norm"}, {"linear", "audio.projector.output"}}),
        projector_attention_rules(layer, "attention", target + "attention", p.num_layers),
        tower_rules(layer, p.num_layers,
                    {{"intermediate_query.dense", "audio.projector.layers.{i}.feed_forward.w1"},
@@ -96,7 +95,8 @@ std::vector<KeyRule> window_projector_rules(const std::string& prefix, const Mod
   if (!p.text_layers) return all;
   for (const std::string name : {"intermediate.dense", "output.dense", "output.LayerNorm"}) {
     for (const char* parameter : {".weight", ".bias"}) {
-      KeyRule unused = drop_rule(layer + name + parameter, "MLP for tokens of text: there are none");
+      KeyRule unused =
+          drop_rule(layer + name + parameter, "MLP for tokens of text: there are none");
       unused.layers = p.num_layers;
       all.push_back(std::move(unused));
     }

@@ -1,5 +1,5 @@
-// Rules for the keys of the audio encoder of Granite Speech and of what makes rows of its states, to
-// names under `audio.`.
+// Rules for the keys of the audio encoder of Granite Speech and of what makes rows of its states,
+// to names under `audio.`.
 #pragma once
 
 #include <string>
