@@ -159,6 +159,9 @@ Status read_parts(JsonFields outer, std::string_view encoder, bool joins, ModelC
   // It says that there is an adapter, which changes nothing but a warning of the reference.
   FERRY_TRY(outer.flag("has_lora_adapter"));
   audio.to_rows->token_id = FERRY_TRY(outer.required("audio_token_index", kPlaceholderRange));
+  // A placeholder that the model itself gives has the embedding of token 0.
+  config.padded_ids.push_back(audio.to_rows->token_id);
+  config.pad_id = 0;
   return {};
 }
 
