@@ -76,6 +76,7 @@ struct BuildOptions {
   int64_t source_length = 0;  // encoder-decoders: most tokens of a text of the encoder; else 0
   int64_t sound_samples = 0;  // audio encoders that take samples: most of a sound; else 0
   int64_t sound_frames = 0;   // audio encoders that take any number of frames: most of a sound
+  int64_t frame_rate = kFrameRate;  // of these frames, in a second
   // Stateful programs: the dtype of the KV caches, f32, f16 or i8. An i8 cache has a scale and a
   // zero point for the head_dim elements of each position and head.
   DType kv_cache = DType::kF32;

@@ -19,7 +19,7 @@ using nlohmann::json;
 
 constexpr int64_t kMostWindow = 4096, kMostMels = 1024, kMostChunk = 60, kMostFrames = 1 << 15;
 // A transform takes time in proportion to the prime factors of its length.
-constexpr int64_t kMostFactor = 61;
+constexpr int64_t kMostFactor = 61, kMostProjectorWindow = 1024;
 constexpr double kMostPreemphasis = 1000.0;
 constexpr double kMostScale = 1e6, kMostMilliseconds = 1000.0, kMostHz = 1e6;
 
@@ -209,6 +209,27 @@ Result<UsmMelSettings> read_usm_mel(const ExtractorFields& fields, UsmMelSetting
                                fields.where(), s.most_hz, s.least_hz));
 }
 
+// The reference computes with n_mels and others of the file, and with their defaults whatever
+// feature_size and melspec_kwargs say, under which it saves them.
+Result<PairedMelSettings> read_paired_mel(const ExtractorFields& fields) {
+  PairedMelSettings s;
+  FERRY_RETURN_IF_ERROR(fields.number("n_mels", 1, kMostMels, s.mel_bins));
+  FERRY_RETURN_IF_ERROR(fields.number("sampling_rate", 16000, 16000, s.rate));
+  FERRY_RETURN_IF_ERROR(fields.number("n_fft", 2, kMostWindow, s.window));
+  FERRY_RETURN_IF_ERROR(fields.number("win_length", 1, kMostWindow, s.inner_window));
+  FERRY_RETURN_IF_ERROR(fields.number("hop_length", 1, kMostWindow, s.hop));
+  FERRY_RETURN_IF_ERROR(
+      fields.number("projector_window_size", 1, kMostProjectorWindow, s.projector_window));
+  FERRY_RETURN_IF_ERROR(
+      fields.number("projector_downsample_rate", 1, kMostProjectorWindow, s.projector_rate));
+  if (s.inner_window > s.window) {
+    return bad_input(fmt::format("{}: 'win_length' is {}, more than 'n_fft' {}", fields.where(),
+                                 s.inner_window, s.window));
+  }
+  FERRY_RETURN_IF_ERROR(check_transform(s.window, fields.where()));
+  return s;
+}
+
 Result<WaveformSettings> read_waveform(const ExtractorFields& fields) {
   WaveformSettings s;
   FERRY_RETURN_IF_ERROR(fields.fixed("feature_size", 1));
@@ -260,10 +281,14 @@ Result<SoundSettings> read_extractor(const json& object, const std::string& wher
   if (*type == "Gemma3nAudioFeatureExtractor") {
     return SoundSettings(FERRY_TRY(read_usm_mel(fields, UsmMelSettings::gemma3n())));
   }
+  if (*type == "GraniteSpeechFeatureExtractor") {
+    return SoundSettings(FERRY_TRY(read_paired_mel(fields)));
+  }
   return fail(ErrorCode::kUnsupported,
               fmt::format("{}: '{}' is none of WhisperFeatureExtractor, Wav2Vec2FeatureExtractor, "
-                          "ParakeetFeatureExtractor, Gemma4AudioFeatureExtractor and "
-                          "Gemma3nAudioFeatureExtractor: not supported",
+                          "ParakeetFeatureExtractor, Gemma4AudioFeatureExtractor, "
+                          "Gemma3nAudioFeatureExtractor and GraniteSpeechFeatureExtractor: not "
+                          "supported",
                           where, kType));
 }
 
@@ -279,9 +304,10 @@ Result<SoundSettings> sound_settings(std::string_view preprocessor, std::string_
   if (!processor.empty()) {
     const std::string where = folder + "processor_config.json";
     const json object = FERRY_TRY(parse_json(processor, where));
-    if (object.is_object() && object.contains("feature_extractor")) {
-      const std::string inside = where + ": 'feature_extractor'";
-      return with_whole_sounds(FERRY_TRY(read_extractor(object["feature_extractor"], inside)),
+    for (const char* member : {"feature_extractor", "audio_processor"}) {
+      if (!object.is_object() || !object.contains(member)) continue;
+      const std::string inside = fmt::format("{}: '{}'", where, member);
+      return with_whole_sounds(FERRY_TRY(read_extractor(object[member], inside)),
                                names_voxtral(object), inside);
     }
   }

@@ -121,4 +121,32 @@ std::vector<MelFilter> htk_mel_filters(int64_t mel_bins, int64_t window, int64_t
   return triangles(edges, window, rate, [](size_t, double weight) { return weight; });
 }
 
+std::vector<MelFilter> htk_mel_filters_in_f32(int64_t mel_bins, int64_t window, int64_t rate) {
+  const int64_t points = mel_bins + 2, bins = 1 + window / 2;
+  const auto number = [](int64_t value) { return static_cast<float>(value); };
+  const auto top =
+      static_cast<float>(2595.0 * std::log10(1.0 + static_cast<double>(rate / 2) / 700.0));
+  const float step = top / number(points - 1), spacing = number(rate / 2) / number(bins - 1);
+  std::vector<float> edges;
+  for (int64_t i = 0; i < points; ++i) {
+    const float mel = i < points / 2 ? step * number(i) : top - step * number(points - 1 - i);
+    const auto power = static_cast<float>(std::pow(10.0, static_cast<double>(mel / 2595.0F)));
+    edges.push_back(700.0F * (power - 1.0F));
+  }
+  std::vector<MelFilter> filters(static_cast<size_t>(mel_bins));
+  for (size_t m = 0; m < filters.size(); ++m) {
+    for (int64_t bin = 0; bin < bins; ++bin) {
+      const float hz = bin < bins / 2 ? spacing * number(bin)
+                                      : number(rate / 2) - spacing * number(bins - 1 - bin);
+      const float down = (hz - edges[m]) / (edges[m + 1] - edges[m]);
+      const float up = (edges[m + 2] - hz) / (edges[m + 2] - edges[m + 1]);
+      const float weight = std::max(0.0F, std::min(down, up));
+      if (!(weight > 0.0F)) continue;
+      if (filters[m].weights.empty()) filters[m].first = static_cast<size_t>(bin);
+      filters[m].weights.push_back(static_cast<double>(weight));
+    }
+  }
+  return filters;
+}
+
 }  // namespace ferry::media

@@ -44,4 +44,8 @@ std::vector<MelFilter> mel_filters(int64_t mel_bins, int64_t window, int64_t rat
 std::vector<MelFilter> htk_mel_filters(int64_t mel_bins, int64_t window, int64_t rate, double least,
                                        double most);
 
+// Returns those from 0 Hz to half of `rate` as torchaudio computes them in f32. Source: torchaudio,
+// functional.melscale_fbanks.
+std::vector<MelFilter> htk_mel_filters_in_f32(int64_t mel_bins, int64_t window, int64_t rate);
+
 }  // namespace ferry::media

@@ -299,6 +299,9 @@ class ModelCheck {
     if (!model_.audio_row_frames && model_.audio_rows) {
       add(kManifestName, "states audio_rows without audio_row_frames");
     }
+    if (model_.audio_block_rows && (!model_.audio_row_frames || model_.audio_rows)) {
+      add(kManifestName, "states audio_block_rows without audio_row_frames, or beside audio_rows");
+    }
     if (rows == nullptr) return;
     if (!model_.audio_token_id)
       add(kManifestName, "states no audio_token_id for its rows of sound");
@@ -335,7 +338,9 @@ class ModelCheck {
                       *model_.audio_rows, each, rows->shape[1]));
       return;
     }
-    if (each >= 1 && rows->shape[1] == frames->shape[1] / each + (frames->shape[1] % each > 0)) {
+    const int64_t made = model_.audio_block_rows.value_or(1);
+    const auto blocks = [&] { return frames->shape[1] / each + (frames->shape[1] % each > 0); };
+    if (each >= 1 && made >= 1 && rows->shape[1] % made == 0 && rows->shape[1] / made == blocks()) {
       return;
     }
     add(kManifestName, fmt::format("audio_row_frames is {}, but {} frames become {} rows", each,

@@ -133,10 +133,15 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
     m.audio_token_id = config.audio->to_rows->token_id;
     if (config.audio->counts_frames()) {
       m.version = packer::kSoundFramesManifestVersion;
-      m.audio_row_frames = config.audio->usm->row_frames();
-      if (config.audio->usm->gemma3n) {
+      const auto& usm = config.audio->usm;
+      m.audio_row_frames = usm ? usm->row_frames() : config.audio->granite->projector.window;
+      if (usm && usm->gemma3n) {
         m.version = packer::kPaddedSoundsManifestVersion;
-        m.audio_rows = config.audio->usm->gemma3n->rows;
+        m.audio_rows = usm->gemma3n->rows;
+      }
+      if (!usm) {
+        m.version = packer::kSoundBlocksManifestVersion;
+        m.audio_block_rows = config.audio->granite->projector.queries;
       }
     }
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <utility>
 
@@ -231,6 +232,24 @@ Result<converters::ModelConfig> read_config(const ConvertOptions& options,
   return read(kept);
 }
 
+// The reference computes with an adapter beside a Granite Speech where a prompt has sounds, and
+// without it where it has none.
+Status check_adapter(const ConvertOptions& options, const checkpoint::CheckpointInput& opened,
+                     const converters::ModelConfig& config) {
+  constexpr const char* kAdapterFile = "adapter_config.json";
+  const bool chosen =
+      !options.lora.empty() || !options.adapters.empty() || !options.factors.slots.empty();
+  if (chosen || opened.directory.empty() || !config.audio || !config.audio->granite) return {};
+  const std::string path = opened.directory + "/" + kAdapterFile;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return {};
+  return fail(
+      ErrorCode::kUnsupported,
+      fmt::format("{}: an adapter for prompts with sounds; state what becomes of it: --lora "
+                  "DIR merges it, with --adapters NAME=DIR prompts choose it",
+                  printable(path)));
+}
+
 }  // namespace
 
 Result<MappedModel> map_checkpoint(const ConvertOptions& options) {
@@ -246,6 +265,7 @@ Result<MappedModel> map_checkpoint(const ConvertOptions& options,
   c.notes = std::move(opened.notes);
   converters::ConfigReport report;
   c.config = FERRY_TRY(read_config(options, opened, report, c.notes));
+  FERRY_RETURN_IF_ERROR(check_adapter(options, opened, c.config));
   converters::observe_keys(opened.tensors, c.config);
   FERRY_RETURN_IF_ERROR(check_inputs(options, c.config));
   FERRY_RETURN_IF_ERROR(settle_style(options, opened.config_name, c.config));

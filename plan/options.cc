@@ -184,7 +184,7 @@ OptionTexts recorded_options(const ConvertOptions& options, const converters::Bu
   settled.max_patches = build.image_patches > 0 ? std::optional(build.image_patches) : std::nullopt;
   settled.max_sound.reset();
   if (build.sound_samples > 0) settled.max_sound = build.sound_samples / converters::kSampleRate;
-  if (build.sound_frames > 0) settled.max_sound = build.sound_frames / converters::kFrameRate;
+  if (build.sound_frames > 0) settled.max_sound = build.sound_frames / build.frame_rate;
   settled.max_source = build.source_length > 0 ? std::optional(build.source_length) : std::nullopt;
   if (settled.layout == ProgramLayout::kComponents) settled.layout.reset();
   FieldTexts fields = texts_of(std::move(settled));
@@ -306,8 +306,10 @@ void describe_programs(OptionVisitor& v, ConvertOptions& o) {
       });
   v.value(
       {.name = "max-sound",
-       .help = "Most seconds of a sound, where the audio encoder takes samples or frames of any "
-               "number (moonshine, parakeet_ctc, gemma3n, gemma4); default: 60 (the last two: 30)",
+       .help =
+           "Most seconds of a sound, where the audio encoder takes samples or frames of any "
+           "number (moonshine, parakeet_ctc, granite_speech, gemma3n, gemma4); default: 60 (the "
+           "last two: 30)",
        .outputs = kBundles,
        .least = 1,
        .most = kMostSoundSeconds,

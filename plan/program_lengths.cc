@@ -113,10 +113,16 @@ Status check_rotation(const converters::ModelConfig& config,
   return {};
 }
 
-// Returns the most frames of a sound that an encoder takes that counts them.
+// Returns the frames of a second, or their pairs where these are what an encoder counts.
+int64_t frame_rate(const converters::ModelConfig& config) {
+  const bool pairs = config.audio->granite.has_value();
+  return converters::kFrameRate / (pairs ? converters::GraniteAudioConfig::kStack : 1);
+}
+
+// Returns the most of them in a sound.
 int64_t most_frames(const ConvertOptions& options, const converters::ModelConfig& config) {
   const int64_t otherwise = config.audio->usm ? kMostUsmSeconds : kDefaultSoundSeconds;
-  return options.max_sound.value_or(otherwise) * converters::kFrameRate;
+  return options.max_sound.value_or(otherwise) * frame_rate(config);
 }
 
 // Returns the length of calls that have room for an image, where all of its rows are in one, and
@@ -151,10 +157,11 @@ Status check_image_call(const ConvertOptions& options, const converters::ModelCo
   if (build.prefill_length >= least) return {};
   const bool hears = config.hears_rows() && is_one_program(options);
   if (hears && rows_of_sound(options, config) == least) {
-    return fail_field(ErrorCode::kUsage, "prefill-length",
-                      fmt::format(" {}: the {} rows of a {}sound of {} are tokens of one call",
-                                  build.prefill_length, least,
-                                  config.audio->usm ? "" : "window of ", config.model_type));
+    return fail_field(
+        ErrorCode::kUsage, "prefill-length",
+        fmt::format(" {}: the {} rows of a {}sound of {} are tokens of one call",
+                    build.prefill_length, least,
+                    config.audio->makes_rows_of_frames() ? "" : "window of ", config.model_type));
   }
   return fail_field(
       ErrorCode::kUsage, "prefill-length",
@@ -175,7 +182,7 @@ Result<int64_t> sound_samples(const ConvertOptions& options,
     return fail_field(ErrorCode::kUsage, "max-sound",
                       ": is for audio encoders that take samples or frames of any number");
   }
-  if (*options.max_sound <= kMostUsmSeconds) return int64_t{0};
+  if (!config.audio->usm || *options.max_sound <= kMostUsmSeconds) return int64_t{0};
   return fail_field(ErrorCode::kUsage, "max-sound",
                     fmt::format(" {}: the feature extractor of {} cuts sounds to {} seconds",
                                 *options.max_sound, config.model_type, kMostUsmSeconds));
@@ -225,8 +232,8 @@ int64_t default_call(const converters::ModelConfig& config, int64_t context, boo
 }  // namespace
 
 int64_t rows_of_sound(const ConvertOptions& options, const converters::ModelConfig& config) {
-  if (!config.audio->usm) return config.audio->row_count();
-  return config.audio->usm->rows_of(most_frames(options, config));
+  if (!config.audio->makes_rows_of_frames()) return config.audio->row_count();
+  return config.audio->rows_of(most_frames(options, config));
 }
 
 bool has_room_for_image(const ConvertOptions& options, const converters::ModelConfig& config) {
@@ -281,7 +288,10 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                                   build.decode_length, build.prefill_length));
   }
   build.sound_samples = FERRY_TRY(sound_samples(options, config));
-  if (config.audio && config.audio->usm) build.sound_frames = most_frames(options, config);
+  if (config.audio && config.audio->makes_rows_of_frames()) {
+    build.sound_frames = most_frames(options, config);
+    build.frame_rate = frame_rate(config);
+  }
   build.picture = FERRY_TRY(picture_shape(options, config));
   build.placed_rows = is_one_program(options) && build.style == ProgramStyle::kStateful &&
                       config.takes_rows() && converters::has_placed_rows(config) &&

@@ -77,6 +77,7 @@ std::string many(size_t count, std::string_view noun) {
 }  // namespace
 
 size_t count_parts(std::string_view text, std::string_view part) {
+  if (part.empty()) return 0;
   size_t count = 0;
   for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + part.size())) {
     ++count;
@@ -171,7 +172,8 @@ Result<std::string> expand(const ImageProcessor& p, std::string_view prompt,
 
 Result<std::string> expand_sounds(const ImageProcessor& p, std::string_view prompt,
                                   std::span<const int64_t> sounds, const std::string& where) {
-  if (p.audio.empty() || p.audio_open.empty() || p.audio_close.empty()) {
+  const bool lacks_marks = p.marks_sounds() && (p.audio_open.empty() || p.audio_close.empty());
+  if (p.audio.empty() || lacks_marks) {
     if (sounds.empty()) return std::string(prompt);
     return bad_input(where +
                      ": the tokenizer states no audio_token, boa_token or eoa_token, which "

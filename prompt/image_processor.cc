@@ -176,6 +176,7 @@ constexpr Processor kProcessors[] = {
      {"image_end_token", "[IMG_END]"},
      {},
      {}},
+    {"GraniteSpeechProcessor", ImageGrammar::kGraniteSpeech, {}, 0, {}, {}, {}, {}, {}},
 };
 
 // The fields of processor_config.json that other code reads, or that older versions of the
@@ -221,6 +222,10 @@ constexpr std::string_view kSoundLength = "audio_seq_length";
 constexpr int64_t kDefaultSoundLength = 188;
 constexpr std::string_view kGemma3nFields[] = {kSoundLength, "feature_extractor"};
 
+// The field of GraniteSpeechProcessor that names its placeholder, where the tokenizer does not.
+constexpr std::string_view kAudioToken = "audio_token";
+constexpr std::string_view kGraniteFields[] = {kAudioToken, "audio_processor"};
+
 const Value* processor_member(const Value& object, std::string_view name) {
   const Value* found =
       object.is<Value::DictPtr>() ? std::get<Value::DictPtr>(object.data())->find(name) : nullptr;
@@ -260,6 +265,7 @@ std::span<const std::string_view> own_fields(ImageGrammar grammar) {
   if (grammar == ImageGrammar::kPixtral) return kPixtralFields;
   if (grammar == ImageGrammar::kGemma3n) return kGemma3nFields;
   if (grammar == ImageGrammar::kGemma4) return kGemma4Fields;
+  if (grammar == ImageGrammar::kGraniteSpeech) return kGraniteFields;
   return {};
 }
 
@@ -416,6 +422,10 @@ Result<ImageProcessor> read_image_processor(const std::string& directory,
     out.audio = FERRY_TRY(optional("audio_token"));
     out.audio_open = FERRY_TRY(optional("boa_token"));
     out.audio_close = FERRY_TRY(optional("eoa_token"));
+  }
+  if (out.grammar == ImageGrammar::kGraniteSpeech) {
+    const std::string stated = FERRY_TRY(text_in(config, kAudioToken, path));
+    out.audio = FERRY_TRY(token({kAudioToken, stated.empty() ? "<|audio|>" : stated}));
   }
   if (const Value* bos = special_token_text(processor_member(tokenizer, "bos_token"))) {
     out.bos = bos->str();

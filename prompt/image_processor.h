@@ -22,6 +22,7 @@ enum class ImageGrammar {
   kPaliGemma,  // one run; the first token of a text behind the last image, and a newline at its end
   kTiled,      // one run, as long as the tiles of the image have rows together
   kPixtral,    // the rows of an image, with a mark behind each
+  kGraniteSpeech,  // takes sounds alone, whose runs have no marks
 };
 
 // What stands for a video.
@@ -40,7 +41,8 @@ inline constexpr size_t kMaxImageTokenBytes = 128;
 struct ImageProcessor {
   ImageGrammar grammar = ImageGrammar::kIdefics3;
   int64_t tokens_per_tile = 0;  // 0 where the shape of a tile decides
-  std::string image;            // the placeholder, of which a tile has tokens_per_tile
+  // The placeholder, of which a tile has tokens_per_tile; empty if the processor takes no images.
+  std::string image;
   std::string mark;  // a template writes one for each image: the placeholder, for Gemma3 `open`
   // Before and after an image; Qwen-VL: the template writes them; Pixtral: after a row, and after
   // the last.
@@ -54,9 +56,10 @@ struct ImageProcessor {
   bool runs_videos() const {
     return video_text == VideoText::kRun || video_text == VideoText::kSpaced;
   }
-  // Gemma3n, Gemma4: the placeholder of a row of a sound, of which a template writes one for each
-  // sound, and what stands before and after the rows; empty if the tokenizer has none.
+  // The placeholder of a row of a sound, of which a template writes one for each sound; empty if
+  // the tokenizer has none. Gemma3n, Gemma4: what stands before and after the rows.
   std::string audio, audio_open, audio_close;
+  bool marks_sounds() const { return grammar != ImageGrammar::kGraniteSpeech; }
   int64_t tokens_per_sound = 0;  // Gemma3n: the rows of every sound; else 0
   std::string bos;               // empty if there is none
   bool adds_special = true;      // whether a prompt without a chat template gets special tokens

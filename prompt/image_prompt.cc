@@ -48,9 +48,13 @@ Result<ImagePrompt> ImagePrompt::open(const std::string& directory, const text::
   const std::string path = printable(directory + "/" + text::kTokenizerFile);
   ImagePrompt out(printable(directory), std::move(processor),
                   FERRY_TRY(text::load_tokenizer(directory, read)));
-  const std::optional<int64_t> id = out.tokenizer_.find(out.processor_.image);
-  if (!id) return bad_input(fmt::format("{}: has no token {}", path, quoted(out.processor_.image)));
-  out.placeholder_id_ = *id;
+  if (!out.processor_.image.empty()) {
+    const std::optional<int64_t> id = out.tokenizer_.find(out.processor_.image);
+    if (!id) {
+      return bad_input(fmt::format("{}: has no token {}", path, quoted(out.processor_.image)));
+    }
+    out.placeholder_id_ = *id;
+  }
   if (!out.processor_.audio.empty()) out.sound_id_ = out.tokenizer_.find(out.processor_.audio);
   if (out.processor_.runs_videos() || out.processor_.video_text == VideoText::kTimed) {
     out.video_id_ = out.tokenizer_.find(out.processor_.video);
@@ -67,6 +71,15 @@ Status ImagePrompt::expect_tokens_per_tile(int64_t tokens) const {
                                directory_, processor_.tokens_per_tile, tokens));
 }
 
+// Templates of Granite Speech take texts, which have the placeholders.
+std::string ImagePrompt::with_sounds(const std::string& text, size_t sounds) const {
+  std::string out;
+  if (count_parts(text, processor_.audio) == 0) {
+    for (size_t i = 0; i < sounds; ++i) out += processor_.audio;
+  }
+  return out + text;
+}
+
 std::string ImagePrompt::chat_of(std::span<const ChatMessage> messages) const {
   JsonWriter json;
   json.begin_object().key("messages").begin_array();
@@ -76,6 +89,11 @@ std::string ImagePrompt::chat_of(std::span<const ChatMessage> messages) const {
     for (size_t i = 0; i < count; ++i) json.begin_object().member("type", type).end_object();
   };
   for (const auto& [role, text, images, sounds, videos] : messages) {
+    if (!processor_.marks_sounds()) {
+      json.begin_object().member("role", role);
+      json.member("content", with_sounds(text, sounds)).end_object();
+      continue;
+    }
     json.begin_object().member("role", role).key("content").begin_array();
     add("image", text, processor_.mark, images);
     add("audio", text, processor_.audio, sounds);
@@ -137,17 +155,17 @@ Result<ExpandedPrompt> ImagePrompt::plain(std::string_view prompt, const std::st
   if (count_parts(prompt, processor_.mark) == 0) {
     for (size_t i = 0; i < images.size(); ++i) rendered += processor_.stand_in;
   }
-  if (!processor_.audio.empty() && count_parts(prompt, processor_.audio) == 0) {
-    for (size_t i = 0; i < sounds.size(); ++i) rendered += processor_.audio;
-  }
+  std::string text(prompt);
   if (!processor_.video.empty() && count_parts(prompt, processor_.video) == 0) {
     const bool marked = processor_.grammar == ImageGrammar::kQwenVl;
+    std::string marks;
     for (size_t i = 0; i < videos.size(); ++i) {
-      rendered += marked ? processor_.open + processor_.video + processor_.close : processor_.video;
+      marks += marked ? processor_.open + processor_.video + processor_.close : processor_.video;
     }
+    text = marks + text;
   }
-  return encode(std::move(rendered) + std::string(prompt), processor_.adds_special, where, images,
-                sounds, videos);
+  rendered += processor_.audio.empty() ? text : with_sounds(text, sounds.size());
+  return encode(std::move(rendered), processor_.adds_special, where, images, sounds, videos);
 }
 
 // The reference's tokenizer would cut the text of a missing token into other tokens.
@@ -261,14 +279,14 @@ Status ImagePrompt::find_with_videos(ExpandedPrompt& prompt, std::span<const Ima
 Status ImagePrompt::check_sound_marks() const {
   for (const std::string& mark :
        {processor_.audio, processor_.audio_open, processor_.audio_close}) {
-    if (tokenizer_.find(mark)) continue;
+    if (mark.empty() || tokenizer_.find(mark)) continue;
     return bad_input(fmt::format("{}/{}: has no token {}, which a sound needs", directory_,
                                  text::kTokenizerFile, quoted(mark)));
   }
   return {};
 }
 
-// Each sound has a run of placeholders of its own, between its marks.
+// Each sound has a run of placeholders of its own. Runs of sounds without marks may be adjacent.
 Result<std::vector<int64_t>> ImagePrompt::find_sounds(std::span<const int64_t> ids,
                                                       std::span<const int64_t> sounds,
                                                       const std::string& where) const {
@@ -282,8 +300,10 @@ Result<std::vector<int64_t>> ImagePrompt::find_sounds(std::span<const int64_t> i
       continue;
     }
     const int64_t first = at;
-    while (at < size && is_row(at)) at += 1;
     const size_t number = firsts.size();
+    const int64_t most =
+        processor_.marks_sounds() || number >= sounds.size() ? size : first + sounds[number];
+    while (at < std::min(size, most) && is_row(at)) at += 1;
     firsts.push_back(first);
     if (number < sounds.size() && at - first == sounds[number]) continue;
     return bad_input(

@@ -78,6 +78,7 @@ class ImagePrompt {
   // The placeholders of a tile; 0 unless all tiles have equally many.
   int64_t tokens_per_tile() const { return processor_.tokens_per_tile; }
   bool has_equal_tiles() const { return processor_.tokens_per_tile > 0; }
+  // The placeholder of a row of an image; -1 if the processor takes no images.
   int64_t placeholder_id() const { return placeholder_id_; }
   bool takes_videos() const { return processor_.video_text != VideoText::kNone; }
   // What the rows of videos have as placeholder; nullopt where the tokenizer has no such token, and
@@ -113,6 +114,8 @@ class ImagePrompt {
                                 std::span<const ImageLayout> images,
                                 std::span<const int64_t> sounds,
                                 std::span<const VideoLayout> videos);
+  // Returns a text with one placeholder for each sound: where it has them, or before it.
+  std::string with_sounds(const std::string& text, size_t sounds) const;
   Status check_sound_marks() const;
   Status check_video_marks(const std::string& where) const;
   // Finds the runs of images and videos, which stand in the order of `rendered`.
@@ -131,7 +134,7 @@ class ImagePrompt {
   std::string directory_;
   ImageProcessor processor_;
   text::Tokenizer tokenizer_;
-  int64_t placeholder_id_ = 0;
+  int64_t placeholder_id_ = -1;
   std::optional<int64_t> sound_id_ = {}, video_id_ = {};
   std::optional<text::ChatTemplate> template_;
 };

@@ -30,9 +30,36 @@ Result<std::string> text_if_any(const std::string& path) {
   return read_text_file(path, kMostProcessorBytes);
 }
 
+// Whether an encoder makes rows of blocks of frames, as that of Granite Speech does.
+bool needs_pairs(const packer::Manifest& manifest) { return manifest.audio_block_rows.has_value(); }
+
+// As mismatch() below, of an extractor of Granite Speech.
+std::string mismatch_of_pairs(const media::PairedMelSettings& settings,
+                              const runner::AudioEncoder::Sizes& sizes,
+                              const packer::Manifest& manifest) {
+  if (!needs_pairs(manifest)) return "is that of GraniteSpeechProcessor, the model is another";
+  if (sizes.mel_bins != settings.pair_values()) {
+    return fmt::format("makes pairs of frames of {} values, the audio encoder takes {}",
+                       settings.pair_values(), sizes.mel_bins);
+  }
+  const int64_t rows = settings.projector_window / settings.projector_rate;
+  if (manifest.audio_row_frames == settings.projector_window && manifest.audio_block_rows == rows) {
+    return "";
+  }
+  return fmt::format("makes {} rows of {} pairs of frames, the audio encoder {} of {}", rows,
+                     settings.projector_window, *manifest.audio_block_rows,
+                     manifest.audio_row_frames.value_or(0));
+}
+
 // Returns what the encoder takes other than the extractor makes; empty if they agree.
 std::string mismatch(const media::SoundSettings& settings, const runner::AudioEncoder::Sizes& sizes,
                      const packer::Manifest& manifest) {
+  if (const auto* paired = std::get_if<media::PairedMelSettings>(&settings)) {
+    return mismatch_of_pairs(*paired, sizes, manifest);
+  }
+  if (needs_pairs(manifest)) {
+    return "is not that of GraniteSpeechProcessor, which the model needs";
+  }
   const bool whole_sounds = packer::row_encoder(manifest, kAudioEncoderRole) != nullptr;
   const auto* usm = std::get_if<media::UsmMelSettings>(&settings);
   const bool needs_usm = manifest.audio_row_frames.has_value();
@@ -101,6 +128,13 @@ Result<MadeSound> make_padded(std::span<const float> samples, const media::UsmMe
   return made;
 }
 
+Result<MadeSound> make_pairs(std::span<const float> samples,
+                             const media::PairedMelSettings& settings, ThreadPool& pool) {
+  std::vector<float> values = FERRY_TRY(frame_pairs(samples, settings, pool));
+  const int64_t pairs = std::ssize(values) / settings.pair_values();
+  return MadeSound{{1, pairs, settings.pair_values()}, std::move(values)};
+}
+
 // The extractor makes one frame more, of zeros, which its mask hides.
 Result<MadeSound> make_whole(std::span<const float> samples,
                              const media::NormalizedMelSettings& settings, ThreadPool& pool) {
@@ -118,6 +152,9 @@ Result<MadeSound> make_input(std::vector<float> samples, const media::SoundSetti
                              ThreadPool& pool) {
   if (const auto* usm = std::get_if<media::UsmMelSettings>(&settings)) {
     return make_padded(samples, *usm, pool);
+  }
+  if (const auto* paired = std::get_if<media::PairedMelSettings>(&settings)) {
+    return make_pairs(samples, *paired, pool);
   }
   if (const auto* whole = std::get_if<media::NormalizedMelSettings>(&settings)) {
     return make_whole(samples, *whole, pool);
@@ -172,6 +209,21 @@ Result<std::vector<float>> whole_sound_frames(std::span<const float> samples,
               fmt::format("a sound of {} samples is too short: {} samples are the least of which "
                           "frames have a deviation",
                           samples.size(), media::kLeastNormalizedFrames * settings.hop));
+}
+
+Result<std::vector<float>> frame_pairs(std::span<const float> samples,
+                                       const media::PairedMelSettings& settings, ThreadPool& pool) {
+  const int64_t pairs = settings.pairs(std::ssize(samples));
+  if (pairs > kMostValues / settings.pair_values()) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("a sound of {} samples makes {} pairs of frames, more than {} values",
+                            samples.size(), pairs, kMostValues));
+  }
+  if (pairs >= 1) return media::paired_mel(samples, settings, pool);
+  return fail(ErrorCode::kUsage,
+              fmt::format("a sound of {} samples is too short: {} samples are the least of which "
+                          "there are two frames",
+                          samples.size(), settings.least_samples()));
 }
 
 Result<PreprocessedSound> preprocess_sound(const std::string& path,

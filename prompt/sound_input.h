@@ -27,12 +27,18 @@ Result<std::vector<float>> whole_sound_frames(std::span<const float> samples,
                                               const media::NormalizedMelSettings& settings,
                                               ThreadPool& pool);
 
+// Returns the pairs of frames of a whole sound, f32 [pairs,2 mels]. kUsage if it is too short for a
+// pair, or if the pairs would have more than 2^28 values.
+Result<std::vector<float>> frame_pairs(std::span<const float> samples,
+                                       const media::PairedMelSettings& settings, ThreadPool& pool);
+
 struct PreprocessedSound {
   std::string path;
   int64_t rate = 0, channels = 0;  // of the file
   double seconds = 0;              // duration of the file
   std::string tensor = {};         // input_features or input_values
-  Shape shape = {};                // [windows,mels,frames], [1,frames,mels] or [1,samples]
+  // [windows,mels,frames], [1,frames,mels], [1,pairs,2 mels] or [1,samples]
+  Shape shape = {};
   // The shape and the name of the mask, where the processor makes one: attention_mask or, for
   // Gemma 4, input_features_mask, [1,frames].
   Shape mask = {};

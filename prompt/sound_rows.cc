@@ -84,15 +84,39 @@ Status SoundRows::encode_whole(std::vector<float> samples, const media::UsmMelSe
   return {};
 }
 
+Status SoundRows::encode_pairs(std::vector<float> samples, const media::PairedMelSettings& settings,
+                               EncodedSound& out) {
+  const int64_t count = std::ssize(samples), limit = encoder_->sizes().most_frames();
+  const int64_t pairs = settings.pairs(count);
+  if (pairs < 1 || pairs > limit) {
+    const std::string why =
+        pairs < 1
+            ? fmt::format("{} samples are the least of which there is a row",
+                          settings.least_samples())
+            : fmt::format("which are {} pairs of frames; the audio encoder takes {}", pairs, limit);
+    return fail(ErrorCode::kUsage, fmt::format("{}: a sound of {} samples: {}",
+                                               printable(bundle_.path()), count, why));
+  }
+  out.rows = encoder_->sizes().rows_of_frames(pairs);
+  out.padded = count;
+  FERRY_RETURN_IF_ERROR(check_rows(out));
+  const std::vector<float> frames = FERRY_TRY(frame_pairs(samples, settings, *pool_));
+  out.features = FERRY_TRY(encoder_->encode(frames));
+  return {};
+}
+
 Result<EncodedSound> SoundRows::encode(std::span<const float> samples, int64_t rate) {
   EncodedSound out;
   out.seconds = out.heard = static_cast<double>(samples.size()) / static_cast<double>(rate);
   std::vector<float> resampled = media::at_rate(samples, rate, media::rate_of(settings_), *pool_);
-  const auto* windows = std::get_if<media::LogMelSettings>(&settings_);
-  FERRY_RETURN_IF_ERROR(
-      windows != nullptr
-          ? encode_windows(std::move(resampled), *windows, out)
-          : encode_whole(std::move(resampled), std::get<media::UsmMelSettings>(settings_), out));
+  if (const auto* windows = std::get_if<media::LogMelSettings>(&settings_)) {
+    FERRY_RETURN_IF_ERROR(encode_windows(std::move(resampled), *windows, out));
+  } else if (const auto* paired = std::get_if<media::PairedMelSettings>(&settings_)) {
+    FERRY_RETURN_IF_ERROR(encode_pairs(std::move(resampled), *paired, out));
+  } else {
+    const auto& whole = std::get<media::UsmMelSettings>(settings_);
+    FERRY_RETURN_IF_ERROR(encode_whole(std::move(resampled), whole, out));
+  }
   return out;
 }
 

@@ -65,6 +65,8 @@ class SoundRows {
                         EncodedSound& out);
   Status encode_whole(std::vector<float> samples, const media::UsmMelSettings& settings,
                       EncodedSound& out);
+  Status encode_pairs(std::vector<float> samples, const media::PairedMelSettings& settings,
+                      EncodedSound& out);
 
   packer::Bundle bundle_;  // shares the mapped files
   media::SoundSettings settings_;
@@ -81,8 +83,8 @@ std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
                                            std::span<const EncodedImage> images,
                                            std::span<const EncodedSound> sounds,
                                            std::span<const EncodedVideo> videos = {});
-// Returns the rows of each sound of a prompt. kUnsupported for sounds of Gemma 3n that the feature
-// extractor would pad to the longest one: its model hears the padding.
+// Returns the rows of each sound of a prompt. kUnsupported for sounds of Gemma 3n or Granite Speech
+// that the feature extractor would pad to the longest one: their models hear the padding.
 Result<std::vector<int64_t>> row_counts(std::span<const EncodedSound> sounds);
 
 }  // namespace ferry::prompt

@@ -92,7 +92,8 @@ Result<Transcriber> Transcriber::load_model(const packer::Bundle& bundle, Thread
   if (const auto* whole = std::get_if<media::NormalizedMelSettings>(&sound)) {
     return load_labels(bundle, *whole, pool, options);
   }
-  if (std::holds_alternative<media::UsmMelSettings>(sound)) {
+  if (std::holds_alternative<media::UsmMelSettings>(sound) ||
+      std::holds_alternative<media::PairedMelSettings>(sound)) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{}: {} has no request to write a sound down; ferry run --audio FILE "
                             "--chat TEXT asks it for that",

@@ -348,6 +348,7 @@ Status read_windows(const Reference& reference, const ReferencePrompt& prompt,
   Shape expected = tile_shape(manifest, kSoundRows);
   if (expected.size() == 3 && shape.size() == 3 && manifest.audio_row_frames) {
     images.row_frames = *manifest.audio_row_frames;
+    images.block_rows = manifest.audio_block_rows.value_or(1);
     images.padded_rows = manifest.audio_rows.value_or(0);
     if (shape[1] > 0) expected[1] = std::min(expected[1], shape[1]);
   } else if (!expected.empty() && !shape.empty() && shape[0] > 0) {

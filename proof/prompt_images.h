@@ -41,6 +41,7 @@ struct PromptImages {
   // rows of all tiles lie behind each other.
   bool joins_states = false;
   int64_t row_frames = 0;   // of a sound of any number of frames: those of a row, else 0
+  int64_t block_rows = 1;   // the rows that so many frames become
   int64_t padded_rows = 0;  // the rows of such a sound, where they do not follow from its frames
   int64_t width = 0;        // hidden_size: the first columns of a row are the embedding
   // Consecutive positions of placeholders; of images that have places with their blocks.
@@ -77,7 +78,7 @@ struct PromptImages {
   // are of padding.
   int64_t rows_of(size_t tile, int64_t given) const {
     if (padded_rows > 0) return padded_rows;
-    if (row_frames > 0) return (pixel_shape[1] + row_frames - 1) / row_frames;
+    if (row_frames > 0) return (pixel_shape[1] + row_frames - 1) / row_frames * block_rows;
     return has_lists() && !picture ? shapes[tile].patches() / (pixel_shape[1] / given) : given;
   }
 };

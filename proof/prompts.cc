@@ -248,7 +248,8 @@ void add_probing_sound(const packer::Manifest& manifest, int64_t capacity,
   if (each > 0 && window.size() == 3) {
     window[1] = std::min(window[1], kProbingFrames);
     if (manifest.audio_rows) window[1] = std::min(window[1], rows * std::min(each, window[1]));
-    rows = manifest.audio_rows.value_or((window[1] + each - 1) / each);
+    const int64_t made = manifest.audio_block_rows.value_or(1);
+    rows = manifest.audio_rows.value_or((window[1] + each - 1) / each * made);
   }
   const auto found = std::ranges::find_if(
       prompts, [](const RecordedPrompt& prompt) { return prompt.images.empty(); });
@@ -265,6 +266,7 @@ void add_probing_sound(const packer::Manifest& manifest, int64_t capacity,
   sound.runs = {{1, rows}};
   sound.width = manifest.hidden_size;
   sound.row_frames = each;
+  sound.block_rows = manifest.audio_block_rows.value_or(1);
   sound.padded_rows = manifest.audio_rows.value_or(0);
   sound.pixel_shape = window;
   sound.pixels.resize(static_cast<size_t>(window[1] * window[2]));

@@ -157,9 +157,12 @@ Result<VisionEncoder::Sizes> window_sizes(const packer::Bundle& bundle,
     return bad_input(fmt::format("{}: the audio encoder makes {} rows of {} frames, not {}",
                                  printable(bundle.path()), sizes.rows, frames->shape[1], *padded));
   }
-  if (in_range(*each) && sizes.rows_of_frames(frames->shape[1]) == sizes.rows) return sizes;
-  return bad_input(fmt::format("{}: the audio encoder makes {} rows of {} frames, not one of {}",
-                               printable(bundle.path()), sizes.rows, frames->shape[1], *each));
+  sizes.block_rows = bundle.manifest().audio_block_rows.value_or(1);
+  const bool counted = in_range(*each) && in_range(sizes.block_rows);
+  if (counted && sizes.rows_of_frames(frames->shape[1]) == sizes.rows) return sizes;
+  return bad_input(fmt::format("{}: the audio encoder makes {} rows of {} frames, not {} of {}",
+                               printable(bundle.path()), sizes.rows, frames->shape[1],
+                               sizes.block_rows, *each));
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ class VisionEncoder {
     // [1,frames,mels] for that many frames at most.
     Shape tile = {};
     int64_t row_frames = 0;    // where sounds have any number of frames: those of a row, else 0
+    int64_t block_rows = 1;    // the rows that so many frames become
     bool pads_sounds = false;  // whether every sound becomes `rows`, whatever its frames
     int64_t image_size = 0;    // S, the pixels of a side; 0 for other encoders
     int64_t patches = 0;       // P, of lists of patches; 0 for other encoders
@@ -45,7 +46,7 @@ class VisionEncoder {
 
     // Returns the rows of a sound of so many frames.
     int64_t rows_of_frames(int64_t frames) const {
-      return pads_sounds ? rows : (frames + row_frames - 1) / row_frames;
+      return pads_sounds ? rows : (frames + row_frames - 1) / row_frames * block_rows;
     }
     // Returns the most frames of a sound, which has no more rows of its own than it becomes.
     int64_t most_frames() const {

@@ -6,6 +6,7 @@
 
 #include "converters/blocks/attention.h"
 #include "converters/blocks/audio_front.h"
+#include "converters/blocks/granite_audio.h"
 #include "converters/blocks/usm_audio.h"
 #include "core/program_interface.h"
 
@@ -65,6 +66,7 @@ ValueId rows_of_text(GraphBuilder& b, const ModelConfig& config, ValueId x) {
 Result<Methods> build_audio_encoder(const ModelConfig& config, const BuildOptions& options) {
   const AudioConfig& a = *config.audio;
   if (a.usm) return build_usm_audio(config, options);
+  if (a.granite) return build_granite_audio(config, options);
   GraphBuilder b(static_cast<int32_t>(a.num_layers));
   const AudioRows rows = audio_front(b, config, options);
   ValueId x = rows.x;

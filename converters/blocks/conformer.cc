@@ -202,17 +202,6 @@ ValueId half_mlp(GraphBuilder& b, const ModelConfig& config, ValueId x, const st
   return b.mul(projection(b, inner, prefix + ".w2", wide, size, bias), 0.5);
 }
 
-// Batch norm with the statistics of training. x is [1,n,size].
-ValueId batch_norm(GraphBuilder& b, ValueId x, const std::string& name, int64_t size) {
-  const auto vector = [&](const char* part) { return b.weight_f32(name + part, {features(size)}); };
-  const ValueId epsilon = b.scalar(static_cast<float>(kConformerEps));
-  const ValueId inverse = b.rsqrt(b.add(vector(".variance"), epsilon));
-  const ValueId scale = b.mul(inverse, vector(".weight"));
-  const ValueId mean = b.mul(vector(".mean"), scale);
-  const ValueId offset = b.sub(vector(".bias"), mean);
-  return b.add(b.mul(x, scale), offset);
-}
-
 // The convolution over time between two linears, of which the first has gates.
 ValueId convolution(GraphBuilder& b, const ModelConfig& config, ValueId x,
                     const std::string& prefix) {
@@ -246,6 +235,16 @@ ValueId conformer_layer(GraphBuilder& b, const ModelConfig& config, const Confor
 }
 
 }  // namespace
+
+ValueId batch_norm(GraphBuilder& b, ValueId x, const std::string& name, int64_t size) {
+  const auto vector = [&](const char* part) { return b.weight_f32(name + part, {features(size)}); };
+  const ValueId epsilon = b.scalar(static_cast<float>(kConformerEps));
+  const ValueId inverse = b.rsqrt(b.add(vector(".variance"), epsilon));
+  const ValueId scale = b.mul(inverse, vector(".weight"));
+  const ValueId mean = b.mul(vector(".mean"), scale);
+  const ValueId offset = b.sub(vector(".bias"), mean);
+  return b.add(b.mul(x, scale), offset);
+}
 
 Result<Methods> build_conformer(const ModelConfig& config, const BuildOptions& options) {
   const int64_t layers = config.audio->num_layers;

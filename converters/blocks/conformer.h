@@ -5,6 +5,8 @@
 // models/parakeet/modeling_parakeet.py; attention: arXiv 1901.02860, section 3.3.
 #pragma once
 
+#include <string>
+
 #include "converters/blocks/blocks.h"
 #include "converters/build_options.h"
 
@@ -15,6 +17,10 @@ namespace ferry::converters {
 // mask hides has no effect on the rows that the mask shows. Probes are encoder_hidden_states.N, the
 // inputs of the layers, and encoder_last_hidden_state, all [1,rows,hidden_size].
 Result<Methods> build_conformer(const ModelConfig& config, const BuildOptions& options);
+
+// Applies batch norm over the last dimension with the statistics of training, NAME.mean and
+// NAME.variance, and NAME.weight and NAME.bias. x is [1,n,size].
+ValueId batch_norm(GraphBuilder& b, ValueId x, const std::string& name, int64_t size);
 
 // Returns how many rows the convolutions make of some frames.
 int64_t rows_of_frames(const ConformerConfig& config, int64_t frames);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "converters/blocks/placed_rows.h"
+#include "converters/blocks/row_blocks.h"
 #include "converters/blocks/token_ranges.h"
 #include "converters/blocks/usm_front.h"
 #include "core/program_interface.h"
@@ -131,31 +132,17 @@ class UsmAudio {
         projection(b_, limited(x, ".input_min", ".input_max"), name, in, out, /*bias=*/false);
     return limited(y, ".output_min", ".output_max");
   }
-  ValueId zero_rows(int64_t count, int64_t width) {
-    return b_.literal(DType::kF32, {batch(), positions(count), features(width)},
-                      graph::zero_literal(static_cast<uint64_t>(count * width) * sizeof(float)));
-  }
 
   // -- attention
 
-  // Prepares what cuts rows into chunks, and the mask of all layers. The number of chunks follows
-  // from that of rows by a division, which a convolution with the steps of a chunk makes. Given the
-  // numbers of the rows, it also gives those of the first rows of chunks.
+  // Prepares what cuts rows into chunks, and the mask of all layers.
   void cut_into_chunks() {
-    const ValueId all = b_.to(b_.arange(0, number_, rows_), DType::kF32);
-    if (g_.chunk > 1) b_.windows("C", rows_, 1, g_.chunk);
-    const ValueId ones =
-        b_.literal(DType::kF32, {g_.chunk, 1, 1},
-                   graph::literal_of("ones of a chunk",
-                                     std::vector<float>(static_cast<size_t>(g_.chunk), 1.0F)));
-    const ValueId numbers = b_.view(all, {batch(), 1, rows_});
-    const ValueId firsts = b_.conv(numbers, ones, {}, {.step = g_.chunk});
-    chunks_ = b_.graph()[firsts].shape[2].as(graph::Axis::kNone);
-    whole_ = chunks_times(g_.chunk);
-    if (g_.chunk > 1) b_.bind_symbol(chunks_.symbol, b_.sym_size(firsts, 2));
-    const ValueId by_chunk = b_.view(b_.permute(firsts, {0, 2, 1}), {batch(), whole_});
-    whole_number_ = b_.sym_size(by_chunk, 1);
-    mask_ = mask(b_.select(firsts, 1, 0), b_.slice(all, 0, b_.int_sub(number_, 1), number_, 1));
+    const RowBlocks cut = cut_rows(b_, rows_, number_, g_.chunk, "C", "ones of a chunk");
+    blocks_ = cut;
+    chunks_ = cut.count;
+    whole_ = cut.whole();
+    mask_ =
+        mask(b_.select(cut.firsts, 1, 0), b_.slice(cut.all, 0, b_.int_sub(number_, 1), number_, 1));
     const ValueId table = b_.literal(
         DType::kF32, {positions(g_.context() + 1), features(width_)},
         graph::literal_of(
@@ -163,8 +150,6 @@ class UsmAudio {
             position_table(g_, width_)));
     table_ = b_.unsqueeze(table, 0);
   }
-
-  Dim chunks_times(int64_t count) const { return Dim::of(chunks_.symbol, count); }
 
   // Returns what is added to scores, f32 [chunks,chunk,context]. `firsts` f32 [1,chunks] are the
   // numbers of the first rows of chunks, `last` f32 [1] is that of the last row of all.
@@ -194,9 +179,7 @@ class UsmAudio {
         b_.view(q, {batch(), rows_, heads(a_.num_heads), head_dim(a_.head_dim)});
     const ValueId scaled =
         b_.view(b_.mul(b_.mul(by_head, factor), scale), {batch(), rows_, features(width_)});
-    const ValueId padded =
-        g_.chunk > 1 ? b_.cat({scaled, zero_rows(g_.chunk - 1, width_)}, 1) : scaled;
-    const ValueId whole = b_.slice(padded, 1, 0, whole_number_, whole_);
+    const ValueId whole = fill_blocks(b_, blocks_, scaled, width_);
     const ValueId split =
         b_.view(whole, {batch(), whole_, heads(a_.num_heads), head_dim(a_.head_dim)});
     return b_.view(b_.permute(split, {0, 2, 1, 3}),
@@ -206,15 +189,15 @@ class UsmAudio {
   ValueId contexts(ValueId x) {
     const int64_t pieces = (g_.context() + g_.chunk - 1) / g_.chunk;
     std::vector<ValueId> padded;
-    if (g_.past > 0) padded.push_back(zero_rows(g_.past, width_));
+    if (g_.past > 0) padded.push_back(zero_rows(b_, g_.past, width_));
     padded.push_back(x);
     const int64_t behind = pieces * g_.chunk - 1 - g_.past;
-    if (behind > 0) padded.push_back(zero_rows(behind, width_));
+    if (behind > 0) padded.push_back(zero_rows(b_, behind, width_));
     const ValueId all = b_.cat(padded, 1);
     std::vector<ValueId> parts;
     for (int64_t piece = 0; piece < pieces; ++piece) {
       const int64_t first = piece * g_.chunk;
-      const ValueId end = b_.int_add(whole_number_, first);
+      const ValueId end = b_.int_add(blocks_.whole_number, first);
       const ValueId rows = b_.slice(all, 1, first, end, whole_);
       parts.push_back(b_.view(rows, {chunks_, g_.chunk, features(width_)}));
     }
@@ -234,14 +217,14 @@ class UsmAudio {
     const ValueId columns = b_.view(b_.permute(split, {0, 2, 3, 1}),
                                     {heads(a_.num_heads), head_dim(a_.head_dim), context + 1});
     const ValueId scores = b_.bmm(q, columns);
-    const Dim of_heads = chunks_times(a_.num_heads);
+    const Dim of_heads = blocks_.times(a_.num_heads);
     const ValueId turned = b_.view(scores, {of_heads, g_.chunk * (context + 1)});
     return b_.view(b_.slice(turned, 1, 0, g_.chunk * context), {of_heads, g_.chunk, context});
   }
   ValueId attend(ValueId x, int64_t layer) {
     const std::string prefix = part(layer, "attention");
     const int64_t count = a_.num_heads, dim = a_.head_dim, context = g_.context();
-    const Dim of_heads = chunks_times(count);
+    const Dim of_heads = blocks_.times(count);
     const ValueId q = queries(x, layer);
     ValueId k = linear(x, prefix + ".wk", width_, width_);
     if (!g_.gemma3n) k = b_.mul(k, std::log(1.0 + std::numbers::e) / std::numbers::ln2);
@@ -278,7 +261,7 @@ class UsmAudio {
     const ValueId gate = b_.sigmoid(b_.slice(wide, 2, width_, 2 * width_));
     const ValueId gated = b_.mul(b_.slice(wide, 2, 0, width_), gate);
     const ValueId padded =
-        g_.time_kernel > 1 ? b_.cat({zero_rows(g_.time_kernel - 1, width_), gated}, 1) : gated;
+        g_.time_kernel > 1 ? b_.cat({zero_rows(b_, g_.time_kernel - 1, width_), gated}, 1) : gated;
     const ValueId filters =
         b_.weight_f32(prefix + ".filters.weight", {features(width_), 1, g_.time_kernel});
     const ValueId mixed = b_.depthwise_conv1d(b_.permute(padded, {0, 2, 1}), filters);
@@ -302,7 +285,8 @@ class UsmAudio {
   const UsmAudioConfig& g_;
   const int64_t width_;
   Dim rows_, chunks_, whole_;  // whole_: the rows of all chunks
-  ValueId number_, whole_number_;
+  ValueId number_;
+  RowBlocks blocks_;
   ValueId mask_, table_;
 };
 

@@ -233,9 +233,49 @@ struct UsmAudioConfig {
   bool operator==(const UsmAudioConfig&) const = default;
 };
 
+// The layers that make rows of the text decoder of the states of an audio encoder (Granite Speech).
+// Learned queries attend to each other in every layer, and to the states of a window in those whose
+// number `frequency` divides. Every window of `window` states becomes `queries` rows.
+struct WindowProjectorConfig {
+  int64_t window = 15, queries = 3;
+  int64_t hidden_size = 0, intermediate_size = 0;
+  int64_t num_layers = 0, num_heads = 0;
+  int64_t frequency = 2;
+  Activation activation = Activation::kGelu;
+  double norm_eps = 1e-12;
+  bool text_layers =
+      false;  // the layers have MLPs for tokens of text too, which no row goes through
+
+  bool attends_to_states(int64_t layer) const { return layer % frequency == 0; }
+  bool operator==(const WindowProjectorConfig&) const = default;
+};
+
+// The audio encoder of Granite Speech has these parts beside its layers of two half MLPs, attention
+// and a convolution. A row is that of `stack` log-mel frames. Rows attend to each other within
+// blocks of `block` rows, with scores that have a part by distance; its table has the distances up
+// to `farthest` in both directions. Behind the layer in the middle, probabilities of labels are
+// added to the states.
+struct GraniteAudioConfig {
+  static constexpr int64_t kStack = 2;
+  int64_t block = 200, farthest = 512;
+  int64_t time_kernel = 15;  // of the convolution in every layer
+  int64_t inner = 0;         // its channels
+  int64_t labels = 0;
+  // The states that the projector takes before the last, side by side: 0 is the input of the first
+  // layer, N the output of the N-th.
+  std::vector<int64_t> joined = {};
+  WindowProjectorConfig projector = {};
+
+  // Returns the rows of the text decoder that a sound of so many rows of frames becomes.
+  int64_t rows_of(int64_t frames) const {
+    return (frames + projector.window - 1) / projector.window * projector.queries;
+  }
+  bool operator==(const GraniteAudioConfig&) const = default;
+};
+
 // SoundRowsConfig describes how rows of an audio encoder become rows of the text decoder: by a
-// linear over a group of rows, an activation and a linear (Voxtral), or by one linear between norms
-// (Gemma 3n and 4).
+// linear over a group of rows, an activation and a linear (Voxtral), by one linear between norms
+// (Gemma 3n and 4), or by layers of their own (Granite Speech).
 struct SoundRowsConfig {
   int64_t width = 0;  // of a row of the encoder
   int64_t group = 1;  // rows of the encoder that become one
@@ -249,10 +289,10 @@ struct SoundRowsConfig {
 // text decoder, in the place of placeholders (`to_rows`). It takes log-mel frames, whose number
 // two convolutions halve and which have learned positions (Whisper), or samples, of which three
 // convolutions make rows with RoPE (Moonshine). Or it takes log-mel frames of any number, of which
-// each few are a row (Gemma 3n and 4). Or it is the whole model, a FastConformer, which takes
-// log-mel frames of any number and gives the outputs of labels (Parakeet).
+// each few are a row (Gemma 3n and 4, Granite Speech). Or it is the whole model, a FastConformer,
+// which takes log-mel frames of any number and gives the outputs of labels (Parakeet).
 struct AudioConfig {
-  int64_t mel_bins = 0;  // 0: it takes samples
+  int64_t mel_bins = 0;  // values of a frame; 0: it takes samples
   int64_t num_layers = 0;
   int64_t num_heads = 0, head_dim = 0;
   int64_t intermediate_size = 0;
@@ -264,12 +304,19 @@ struct AudioConfig {
 
   std::optional<ConformerConfig> conformer = {};
   std::optional<UsmAudioConfig> usm = {};
+  std::optional<GraniteAudioConfig> granite = {};
   std::optional<SoundRowsConfig> to_rows = {};
 
   // Returns the rows of the text decoder that a window of sound becomes.
   int64_t row_count() const { return positions / to_rows->group; }
   // Whether it takes log-mel frames of any number.
-  bool counts_frames() const { return conformer || usm; }
+  bool counts_frames() const { return conformer || makes_rows_of_frames(); }
+  // Whether such frames become rows of the text decoder.
+  bool makes_rows_of_frames() const { return usm || granite; }
+  // Returns the rows of the text decoder that a sound of so many frames becomes.
+  int64_t rows_of(int64_t frames) const {
+    return usm ? usm->rows_of(frames) : granite->rows_of(frames);
+  }
   bool takes_samples() const { return mel_bins == 0; }
   int64_t frames() const { return 2 * positions; }
   bool operator==(const AudioConfig&) const = default;

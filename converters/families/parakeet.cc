@@ -74,19 +74,6 @@ Status read(const JsonFields& fields, ModelConfig& config) {
   return read_subsampling(fields, audio.mel_bins, out);
 }
 
-// Rules for SOURCE.weight, which is stored in another shape of the same order, and SOURCE.bias.
-std::vector<KeyRule> matrix_rules(const std::string& source, const std::string& target,
-                                  const Shape& stored, int64_t layers, bool bias) {
-  const int64_t out = stored[0], in = stored[1];
-  KeyRule rule = reshape_rule("convolution over one place as a matrix", source + ".weight",
-                              target + ".weight", stored, {out, in}, out * in);
-  rule.layers = layers;
-  std::vector<KeyRule> rules = {std::move(rule)};
-  const std::string from = source + ".bias", to = target + ".bias";
-  if (bias) rules = concat({rules, tower_renames("", layers, {{from.c_str(), to.c_str()}})});
-  return rules;
-}
-
 // The layers of the reference are a convolution and its activation, then for each further one a
 // convolution, a mixture and the activation.
 std::vector<KeyRule> subsampling_rules(const std::string& prefix, const ConformerConfig& c) {

@@ -22,6 +22,18 @@ KeyRule reshape_rule(const std::string& name, const std::string& source, const s
   return rule;
 }
 
+std::vector<KeyRule> matrix_rules(const std::string& source, const std::string& target,
+                                  const Shape& stored, int64_t layers, bool bias) {
+  const int64_t out = stored[0], in = stored[1];
+  KeyRule rule = reshape_rule("convolution over one place as a matrix", source + ".weight",
+                              target + ".weight", stored, {out, in}, out * in);
+  rule.layers = layers;
+  std::vector<KeyRule> rules = {std::move(rule)};
+  const std::string from = source + ".bias", to = target + ".bias";
+  if (bias) rules = concat({rules, tower_renames("", layers, {{from.c_str(), to.c_str()}})});
+  return rules;
+}
+
 namespace {
 
 // CLIP stores the class token as a vector, and the positions as a matrix.

@@ -14,6 +14,11 @@ namespace ferry::converters {
 KeyRule reshape_rule(const std::string& name, const std::string& source, const std::string& target,
                      const Shape& stored, const Shape& used, int64_t rows);
 
+// Rules for SOURCE.weight (out, in) with further sizes of 1, such as a convolution over one place,
+// which becomes a matrix, and, if `bias`, SOURCE.bias. "{i}" counts `layers`.
+std::vector<KeyRule> matrix_rules(const std::string& source, const std::string& target,
+                                  const Shape& stored, int64_t layers, bool bias);
+
 // Rules for SOURCE.weight (hidden_size, channels, patch_size, patch_size) of a convolution whose
 // windows do not overlap, which becomes the matrix of a linear (hidden_size, channels *
 // patch_size^2), and for SOURCE.bias. Of a tower over images of any shape the third size is

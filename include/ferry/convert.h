@@ -125,7 +125,8 @@ struct ConvertOptions {
   // The one size of pictures of a vision encoder that takes planes of pixels; with `one_program`.
   std::optional<ImageSize> image_size = {};
   // Most seconds of a sound, where the audio encoder takes sounds of any length (moonshine,
-  // parakeet, gemma3n, gemma4); unset: 60, of the last two 30, the most that they take.
+  // parakeet, granite_speech, gemma3n, gemma4); unset: 60, of the last two 30, the most that they
+  // take.
   std::optional<int64_t> max_sound = {};
   // Most tokens of a text that the encoder of an encoder-decoder takes (t5); unset: the smaller of
   // the config and 512.

@@ -1,4 +1,4 @@
-"""Random language models that hear (Voxtral, Gemma 3n, Gemma 4) are converted right, and their prompts are those of mistral-common and of the processor.
+"""Random language models that hear (Voxtral, Gemma 3n, Gemma 4, Granite Speech) are converted right, and their prompts are those of mistral-common and of the processor.
 
 A case draws a model, the sounds of a chat or of a request to write one down, and the layout of the bundle. The ids of the prompt are those
 of VoxtralProcessor, the windows of frames those of the numpy path of its extractor within the bounds of sounds.py, `python -m
@@ -13,12 +13,17 @@ the case says how far the extractor's own f32 is. Another case has sounds at the
 For Gemma 3n, which needs timm, a case draws an audio encoder, the settings of a feature extractor, the rows of a sound, and a prompt with
 one sound, or with sounds of one length; token ids with embeddings of their own are in its texts. Sounds of different lengths must be refused.
 
+For Granite Speech and Granite Speech Plus a case draws an encoder, a projector, the settings of a feature extractor, a text decoder of
+granite or granitemoehybrid, and a prompt with one sound, or with sounds of one length; some have an adapter (peft) beside them, which is
+merged, or which a prompt with sounds has and one without has not. Frames are compared with the extractor's in f64, within the same bounds.
+
     python3 tests/conformance/listening.py --ferry build/release/bin/ferry [--sample] [--seed N] [--only TEXT]
 """
 import json
 import random
 
 import common
+import listening_granite
 import make_gemma3n_sound_golden as gemma3n
 import make_gemma4_sound_golden as gemma4
 import make_speech_golden as speech
@@ -410,6 +415,9 @@ def main():
     promise.case("gemma4 lengths", gemma4_lengths, promise)
     for number in range(4 if promise.sample else 40):
         promise.case(f"gemma4 {number}", gemma4_model, promise, number)
+    promise.case("granite lengths", listening_granite.lengths, promise)
+    for number in range(5 if promise.sample else 50):
+        promise.case(f"granite {number}", listening_granite.model, promise, number, prove)
     promise.finish()
 
 

@@ -300,7 +300,7 @@ def in_runner(promise, runtime, source, options):
             rows = ids.index(marks["image_end_token"]) + 1 - first
         ids = [ids[:first], planes_of(golden, prompt, config), ids[first + rows:]]
     if f"{prompt}.audio_features" in golden:
-        first, rows = ids.index(config["audio_token_id"]), golden[f"{prompt}.audio_features"].shape[1]
+        first, rows = ids.index(config["audio_token_id"] if "audio_token_id" in config else config["audio_token_index"]), golden[f"{prompt}.audio_features"].shape[1]
         ids = [ids[:first], golden[f"{prompt}.input_features"][:1], ids[first + rows:]]
     wanted = golden[f"{prompt}.greedy_ids"].tolist()
     ends = json.loads((bundle / "manifest.json").read_text())["model"]["eos_ids"]
@@ -349,7 +349,7 @@ def main():
         promise.case(f"{name}, MultimodalRunner", in_runner, promise, runtime, common.TESTDATA / "vision" / name,
                      ["--dtype", "f32", "--inputs", "images", *size])
     promise.case("voxtral, MultimodalRunner", in_runner, promise, runtime, common.TESTDATA / "speech" / "voxtral", ["--dtype", "f32"])
-    for name in ("gemma3n", "gemma4"):
+    for name in ("gemma3n", "gemma4", "granite", "granite_plus"):
         promise.case(f"{name} with sound, MultimodalRunner", in_runner, promise, runtime, common.TESTDATA / "speech" / name,
                      ["--dtype", "f32", "--inputs", "sounds", "--max-sound", "4"])
 

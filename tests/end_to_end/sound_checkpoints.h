@@ -30,6 +30,7 @@ inline Line prompt_of(const TempDir& dir, const Json& one) {
     return files + Line{"--prompt", one["prompt"]};
   }
   Json messages = one["messages"];
+  for (const Json& name : one.value("audio", Json::array())) add({{"audio", name}});
   for (Json& message : messages) {
     for (Json& item : message["content"]) {
       add(item);

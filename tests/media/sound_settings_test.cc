@@ -97,5 +97,34 @@ TEST(SoundSettings, OfWholeSounds) {
   }
 }
 
+// The reference reads none of the settings that it saves under melspec_kwargs.
+TEST(SoundSettings, OfPairsOfFrames) {
+  constexpr const char* kPaired = R"("feature_extractor_type": "GraniteSpeechFeatureExtractor")";
+  const auto read = [&](const std::string& more) {
+    return sound_settings("", fmt::format(R"({{"audio_processor": {{{}{}}}}})", kPaired, more),
+                          "dir");
+  };
+  const auto usual = std::get<PairedMelSettings>(
+      *read(R"(, "feature_size": 20, "melspec_kwargs": {"n_mels": 20, "n_fft": 256})"));
+  EXPECT_EQ(usual.mel_bins, 80);
+  EXPECT_EQ(usual.window, 512);
+  const auto own =
+      std::get<PairedMelSettings>(*read(R"(, "n_mels": 20, "projector_window_size": 6)"));
+  EXPECT_EQ(own.pair_values(), 40);
+  EXPECT_EQ(own.projector_window, 6);
+  for (const auto& [field, message] :
+       {std::pair(R"("n_mels": 0)", "'n_mels' is not a whole number from 1 to 1024"),
+        std::pair(R"("n_fft": 256)", "'win_length' is 400, more than 'n_fft' 256"),
+        std::pair(R"("n_fft": 511)", "'n_fft' is odd"),
+        std::pair(R"("hop_length": 0)", "'hop_length' is not a whole number from 1 to 4096"),
+        std::pair(R"("projector_downsample_rate": 0)", "'projector_downsample_rate' is not"),
+        std::pair(R"("projector_window_size": 1e30)", "'projector_window_size' is not"),
+        std::pair(R"("sampling_rate": 8000)", "'sampling_rate' is not a whole number")}) {
+    const auto refused = read(fmt::format(", {}", field));
+    ASSERT_FALSE(refused.has_value()) << field;
+    EXPECT_NE(refused.error().message.find(message), std::string::npos) << refused.error().message;
+  }
+}
+
 }  // namespace
 }  // namespace ferry::media::sound_settings_test

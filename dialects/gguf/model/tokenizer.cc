@@ -167,7 +167,8 @@ class TokenizerMaker {
     scores_ = FERRY_TRY(numbers<double>("tokenizer.ggml.scores"));
     int64_t last_named = -1;
     for (const SpecialKey& special : kSpecials) {
-      last_named = std::max(last_named, FERRY_TRY(fields_.integer_or(special.gguf, kTokenIds, -1)));
+      const int64_t id = FERRY_TRY(fields_.integer_or(special.gguf, kTokenIds, -1));
+      if (id < std::ssize(tokens_)) last_named = std::max(last_named, id);
     }
     while (std::ssize(types_) > last_named + 1 && types_.back() == kUnused) {
       types_.pop_back();
@@ -189,6 +190,15 @@ class TokenizerMaker {
     if (!id) return std::nullopt;
     if (static_cast<size_t>(*id) < tokens_.size()) return tokens_[static_cast<size_t>(*id)];
     return fields_.bad(key, fmt::format("is {}, but there are {} tokens", *id, tokens_.size()));
+  }
+
+  // llama.cpp takes a mask that is no token for none, where the type of the vocabulary has no other
+  // by default. Its converter writes what the config says, whatever the vocabulary has.
+  Result<bool> is_no_token(std::string_view key) const {
+    const std::string model = FERRY_TRY(fields_.text("tokenizer.ggml.model")).value_or("");
+    if (key != "tokenizer.ggml.mask_token_id" || (model != "gpt2" && model != "llama"))
+      return false;
+    return FERRY_TRY(fields_.integer_or(key, kTokenIds, 0)) >= std::ssize(tokens_);
   }
 
   // -- parts of tokenizer.json
@@ -446,6 +456,7 @@ class TokenizerMaker {
                 {"add_eos_token", add_eos_},
                 {"clean_up_tokenization_spaces", false}};
     for (const auto& [key, name] : kSpecials) {
+      if (FERRY_TRY(is_no_token(key))) continue;
       if (const auto token = FERRY_TRY(special(key))) out[name] = *token;
     }
     const auto chat = FERRY_TRY(fields_.text("tokenizer.chat_template"));

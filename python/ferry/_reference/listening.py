@@ -1,4 +1,4 @@
-"""Prompts of language models that hear (Voxtral, Gemma 3n, Gemma 4): sounds become windows of frames, or all their frames, and placeholders in the prompt."""
+"""Prompts of language models that hear (Voxtral, Gemma 3n, Gemma 4, Granite Speech): sounds become windows of frames, or all their frames, and placeholders in the prompt."""
 import numpy as np
 
 from .errors import BAD_INPUT, IO, Refused, one_line
@@ -68,32 +68,40 @@ def encode_whole(prompt, source):
     if prompt.images or prompt.pair is not None:
         raise Refused(BAD_INPUT, f"{prompt.where}: {source.model_type} takes audio with text, messages or tokens")
     processor = source.processor()
-    extractor = processor.feature_extractor
+    extractor = processor.audio_processor if source.granite else processor.feature_extractor
     samples = read(prompt, extractor.sampling_rate)
     try:
-        made = extractor([samples], return_tensors="pt")
+        made = extractor(torch.from_numpy(samples)) if source.granite else extractor([samples], return_tensors="pt")
     except Exception as error:  # whatever extractors throw
         raise Refused(BAD_INPUT, f"{prompt.where}: {one_line(error)}")
-    frames = int(made["input_features_mask"].sum())
+    frames = made["input_features"].shape[1] if source.granite else int(made["input_features_mask"].sum())
     if frames == 0:
         raise Refused(BAD_INPUT, f"{prompt.where}: {prompt.audio}: is too short for a frame")
-    ids = prompt.tokens or whole_ids_of(prompt, processor, samples)
+    ids = prompt.tokens or whole_ids_of(prompt, source, processor, samples)
     wrong = next((i for i in ids if not 0 <= i < source.vocabulary), None)
     if wrong is not None:
         raise Refused(BAD_INPUT, f"{prompt.where}: token {wrong} is not in the vocabulary of {source.vocabulary}")
-    rows = source.config.audio_soft_tokens_per_image if source.model_type == "gemma3n" else -(-frames // 4)
+    rows = rows_of_frames(source.config, frames)
     placeholders = ids.count(source.config.audio_token_id)
     if placeholders != rows:
         raise Refused(BAD_INPUT, f"{prompt.where}: {placeholders} placeholders of {rows} rows of sound")
-    return dict(input_ids=torch.tensor([ids]), input_features=made["input_features"][:, :frames].contiguous(),
-                input_features_mask=torch.ones(1, frames, dtype=torch.bool))
+    inputs = dict(input_ids=torch.tensor([ids]), input_features=made["input_features"][:, :frames].contiguous())
+    # That of Granite Speech is for rows of the decoder, of which one sound has no others.
+    return inputs if source.granite else dict(inputs, input_features_mask=torch.ones(1, frames, dtype=torch.bool))
 
 
-def whole_ids_of(prompt, processor, samples):
+def rows_of_frames(config, frames):
+    if hasattr(config, "window_size"):
+        return -(-frames // config.window_size) * (config.window_size // config.downsample_rate)
+    return config.audio_soft_tokens_per_image if config.model_type == "gemma3n" else -(-frames // 4)
+
+
+def whole_ids_of(prompt, source, processor, samples):
     token, text = processor.audio_token, prompt.text or QUESTION
     messages = prompt.messages
     if messages is None and processor.chat_template:
-        messages = [dict(role="user", content=[dict(type="audio"), dict(type="text", text=text)])]
+        content = token + text if source.granite else [dict(type="audio"), dict(type="text", text=text)]
+        messages = [dict(role="user", content=content)]
     try:
         if messages is not None:
             text = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)

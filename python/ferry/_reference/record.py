@@ -194,7 +194,8 @@ class Recorder:
     def watch_sound(self, hooks, put):
         """An encoder whose windows, or whose frames of one sound, become rows of the decoder."""
         base = self.model.model
-        for i, layer in enumerate(layers_of(base.audio_tower)):
+        tower = base.encoder if self.source.granite else base.audio_tower
+        for i, layer in enumerate(layers_of(tower)):
             def before(_, arguments, options, i=i):
                 put(f"encoder_hidden_states.{i}", input_of(arguments, options))
             hooks.append(layer.register_forward_pre_hook(before, with_kwargs=True))
@@ -203,11 +204,11 @@ class Recorder:
         def behind(_, __, out):
             windows.append(first_tensor(out).shape[0])
             put("encoder_last_hidden_state", first_tensor(out))
-        hooks.append(base.audio_tower.register_forward_hook(behind))
+        hooks.append(tower.register_forward_hook(behind))
         if self.source.model_type == "gemma3n":  # whose embedder makes rows of tokens too
             hooks.append(base.register_forward_hook(lambda _, __, out: put("audio_features", out.audio_hidden_states)))
             return
-        connector = base.embed_audio if self.source.hears_whole else base.multi_modal_projector
+        connector = base.projector if self.source.granite else base.embed_audio if self.source.hears_whole else base.multi_modal_projector
         hooks.append(connector.register_forward_hook(
             lambda _, __, out: put("audio_features", out.reshape(windows[-1], -1, out.shape[-1]))))
 

@@ -15,8 +15,8 @@ HEARING = ("whisper", "moonshine")
 LABELLING = ("parakeet_ctc",)
 # Language models whose text decoder takes rows of sound in the place of placeholders.
 LISTENING = ("voxtral",)
-# Those among them whose processor takes images too, and sounds of any length, where the config states an audio encoder.
-HEARING_WHOLE = ("gemma3n", "gemma4")
+# Those whose processor takes sounds of any length, and in some of them images too, where the config states an audio encoder.
+HEARING_WHOLE = ("gemma3n", "gemma4", "granite_speech", "granite_speech_plus")
 # Models with a text encoder, and a text decoder that attends to its output.
 READING = ("t5", "mt5", "umt5", "marian", "t5gemma")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
@@ -82,7 +82,9 @@ class Source:
         self.hears = self.labels_sound or (self.model_type in HEARING and not self.encodes)
         self.reads = self.model_type in READING and not self.encodes
         self.listens = self.model_type in LISTENING and not self.encodes
-        self.hears_whole = self.model_type in HEARING_WHOLE and not self.encodes and getattr(self.config, "audio_config", None) is not None
+        self.hears_whole = self.model_type in HEARING_WHOLE and not self.encodes and any(
+            getattr(self.config, part, None) is not None for part in ("audio_config", "encoder_config"))
+        self.granite = self.model_type in ("granite_speech", "granite_speech_plus")
         self.attends = (self.hears or self.reads) and not self.labels_sound
         self.image_token, self.positions = None, None
         if self.labels_sound:
@@ -100,7 +102,7 @@ class Source:
         self.vocabulary = table.num_embeddings
         self.source_vocabulary = self.model.get_encoder().get_input_embeddings().num_embeddings if self.reads else None
         token = getattr(self.config, "image_token_id", getattr(self.config, "image_token_index", None))
-        token = getattr(self.config, "audio_token_id", None) if self.listens else token
+        token = getattr(self.config, "audio_token_id", None) if self.listens or self.granite else token
         self.image_token = token if isinstance(token, int) else None
         self.tokenizer = self.load_tokenizer()
 

@@ -51,9 +51,9 @@ bool is_behind_features(const VisionConfig& vision, const std::string& name) {
 
 // Returns whether the key belongs to a part that Ferry leaves out.
 bool is_unused(const Case& c, const std::string& name) {
+  if (name.ends_with(".num_batches_tracked")) return true;  // a count of training
   if (c.config.hears_rows()) return false;
   if (c.config.vision) return is_behind_features(*c.config.vision, name);
-  if (name.ends_with(".num_batches_tracked")) return true;  // a count of training
   return name.find("visual.") != std::string::npos || name.starts_with("mtp.") ||
          name.starts_with("vision_tower.") || name.starts_with("multi_modal_projector.") ||
          name.starts_with("model.vision_") || name.starts_with("model.audio_") ||

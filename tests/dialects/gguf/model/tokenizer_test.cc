@@ -183,6 +183,18 @@ TEST(GgufTokenizer, UnusedTokensThatAKeyNamesStay) {
   EXPECT_EQ(tokens(), 6u);
 }
 
+// As in llama.cpp, whose converter writes what the config says.
+TEST(GgufTokenizer, AMaskThatIsNoTokenIsNone) {
+  Json keys = byte_level_keys();
+  keys["tokenizer.ggml.mask_token_id"] = 128002;
+  const auto made = make_gguf_tokenizer(keys, "f").value();
+  EXPECT_FALSE(Json::parse(made.tokenizer_config).contains("mask_token"));
+  EXPECT_EQ(Json::parse(made.tokenizer)["model"]["vocab"].size(), 5U);
+  keys["tokenizer.ggml.mask_token_id"] = 4;
+  const auto masked = make_gguf_tokenizer(keys, "f").value();
+  EXPECT_EQ(Json::parse(masked.tokenizer_config)["mask_token"], "<tool>");
+}
+
 TEST(GgufTokenizer, ValuesOfTheWrongKindAreRefused) {
   const struct {
     const char* key;
