@@ -167,8 +167,8 @@ class TokenizerMaker {
     scores_ = FERRY_TRY(numbers<double>("tokenizer.ggml.scores"));
     int64_t last_named = -1;
     for (const SpecialKey& special : kSpecials) {
-      const int64_t id = FERRY_TRY(fields_.integer_or(special.gguf, kTokenIds, -1));
-      if (id < std::ssize(tokens_)) last_named = std::max(last_named, id);
+      if (FERRY_TRY(is_no_token(special.gguf))) continue;
+      last_named = std::max(last_named, FERRY_TRY(fields_.integer_or(special.gguf, kTokenIds, -1)));
     }
     while (std::ssize(types_) > last_named + 1 && types_.back() == kUnused) {
       types_.pop_back();
