@@ -65,6 +65,7 @@ const FamilySpec kFamily = {
               .own_keys = GgufOwnKeys::kEncoder,
               .keys = {kBlocks, kContext, kEmbedding, kFeedForward, kHeads, kKvHeads, kRopeBase,
                        kRmsEpsilon, kHeadLengths, kFileType, kNotCausal, kRopeScaling, kPooling},
-              .unread = encoder_biases()}}};
+              .unread = encoder_biases(),
+              .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::eurobert
