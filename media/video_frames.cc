@@ -145,7 +145,8 @@ Result<std::vector<int64_t>> sampled(const VideoSettings& s, int64_t total, doub
   return internvl_frames(s, total, rate);
 }
 
-// Of Qwen2Vl: each frame has so many pixels, fewer where the video has many frames.
+// Returns the size of each frame for Qwen2Vl, which bounds the pixels of a frame, to fewer where
+// the video has many frames.
 Size qwen2_size(Size frame, int64_t frames, const VideoSettings& s) {
   Settings bounds = s.frame;
   if (s.caps_pixels) {
@@ -167,7 +168,8 @@ int64_t most_of_all(int64_t frames, const VideoSettings& s) {
          frames;
 }
 
-// Of Qwen3Vl: the pixels of all frames together, at least one group of frames, are bounded.
+// Returns the size of each frame for Qwen3Vl, which bounds the pixels of all frames together, at
+// least of one group.
 Result<Size> qwen3_size(Size frame, int64_t frames, const VideoSettings& s) {
   const int64_t step = int64_t{s.frame.patch} * s.frame.merge;
   const auto factor = static_cast<double>(step);

@@ -25,7 +25,7 @@ enum class ImageGrammar {
   kGraniteSpeech,  // takes sounds alone, whose runs have no marks
 };
 
-// What stands for a video.
+// The text that stands for a video.
 enum class VideoText {
   kNone,    // videos are not supported
   kRun,     // one run of its own placeholder (Qwen2-VL)
@@ -49,7 +49,7 @@ struct ImageProcessor {
   std::string open, close;
   std::string stand_in;  // what stands for an image in a prompt that has no mark
   std::string global;    // Idefics3, Lfm2Vl: before the whole image
-  // What a template writes for a video; empty if the processor has no videos.
+  // The text that a template writes for a video; empty if the processor has no videos.
   std::string video;
   VideoText video_text = VideoText::kNone;
   // Whether all frames of a video are one run.

@@ -81,7 +81,7 @@ class ImagePrompt {
   // The placeholder of a row of an image; -1 if the processor takes no images.
   int64_t placeholder_id() const { return placeholder_id_; }
   bool takes_videos() const { return processor_.video_text != VideoText::kNone; }
-  // What the rows of videos have as placeholder; nullopt where the tokenizer has no such token, and
+  // The placeholder of the rows of videos; nullopt where the tokenizer has no such token, and
   // for a processor without videos.
   std::optional<int64_t> video_id() const { return video_id_; }
   // Whether the model takes second_per_grid_ts of videos.

@@ -12,6 +12,7 @@
 #include "core/text.h"
 #include "proof/prompt_images.h"
 #include "proof/reference_proof.h"
+#include "proof/row_ports.h"
 #include "runner/sampler.h"
 
 namespace ferry::proof {

@@ -6,6 +6,7 @@
 
 #include "core/image_grid.h"
 #include "core/program_interface.h"
+#include "proof/row_ports.h"
 #include "runner/deepstack_rows.h"
 #include "runner/method.h"
 #include "runner/rope_places.h"

@@ -1,5 +1,5 @@
-// What is particular to prompts with videos of images of any shape: the names of their tensors, and
-// the places of their rows.
+// Prompts of a reference with videos, for vision encoders of images of any shape: the names of
+// their tensors, and the places of their rows.
 #pragma once
 
 #include <string>

@@ -12,6 +12,7 @@
 #include "core/file.h"
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "proof/row_ports.h"
 #include "runner/sampler.h"
 #include "runner/token_embedder.h"
 

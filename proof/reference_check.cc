@@ -7,6 +7,7 @@
 #include "proof/encoder_input.h"
 #include "proof/prompt_images.h"
 #include "proof/reference.h"
+#include "proof/row_ports.h"
 #include "runner/text_encoder.h"
 
 namespace ferry::proof {

@@ -16,6 +16,7 @@
 #include "proof/encoder_input.h"
 #include "proof/prompt_images.h"
 #include "proof/reference_check.h"
+#include "proof/row_ports.h"
 #include "proof/tower_comparison.h"
 #include "runner/sampler.h"
 

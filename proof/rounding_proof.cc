@@ -14,6 +14,7 @@
 #include "proof/parity_report.h"
 #include "proof/reference_check.h"
 #include "proof/reference_proof.h"
+#include "proof/row_ports.h"
 #include "proof/text_model.h"
 #include "runner/decoder.h"
 

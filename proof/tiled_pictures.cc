@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 
+#include "proof/row_ports.h"
 #include "runner/picture_tiles.h"
 
 namespace ferry::proof {

@@ -29,11 +29,12 @@ struct EmbeddingRows {
   // Where all tokens of a prompt attend to each other, the position behind its last one, else 0.
   int64_t prompt_end = 0;
   bool is_sound = false;  // rows of a sound are as tokens of text: they see those before them
-  // Of a video: the groups of frames, each with the rows and columns above, and how far they are
-  // apart in time.
+  // For rows of a video, the groups of frames, each with the rows and columns above, and how far
+  // they are apart in time.
   int64_t grid_frames = 1;
   float frame_step = 1;
-  // Of such a video, the tokens of the prompt: those behind them are placed behind all its places.
+  // For a video whose groups are apart in time, the tokens of the prompt: those behind them are
+  // placed behind all its places.
   int64_t prompt_tokens = 0;
 };
 

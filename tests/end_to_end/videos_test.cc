@@ -28,7 +28,7 @@ std::string checkpoint_of(const TempDir& dir, const std::string& family) {
   return path;
 }
 
-// What transformers' processors make of the frames (tests/conformance/make_video_golden.py).
+// Inputs that transformers' processors make of the frames (tests/conformance/make_video_golden.py).
 TEST(Videos, TensorsAndIdsAreThoseOfTheReference) {
   const Json golden = Json::parse(read_bytes(fixture("video/texts.json")));
   ASSERT_EQ(golden["cases"].size(), 5U);
