@@ -20,7 +20,8 @@ json rules() {
   return json::parse(read_text_file(FERRY_TESTDATA "/video/rules.json", uint64_t{1} << 20).value());
 }
 
-// The frames and sizes that the classes of transformers take (tests/conformance/make_video_golden.py).
+// The frames and sizes that the classes of transformers take
+// (tests/conformance/make_video_golden.py).
 TEST(VideoSettings, FramesAreThoseThatTheReferenceTakes) {
   const json golden = rules();
   ASSERT_GE(golden["taken"].size(), 80U);
