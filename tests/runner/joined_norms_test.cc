@@ -27,7 +27,7 @@ enum class Use {
 
 class Norm {
  public:
-  Norm(DType dtype, Use use) : dtype_(dtype), use_(use) {
+  Norm(DType dtype, Use use) : use_(use) {
     const int64_t rows = use == Use::kNoKeptDim ? kColumns : kRows;
     shape_ = {rows, kColumns};
     stored_ = program.initialised(some(dtype, shape_, 3));
@@ -95,7 +95,6 @@ class Norm {
     out_ = out;
   }
 
-  DType dtype_;
   Use use_;
   Shape shape_;
   int32_t stored_ = 0, out_ = 0;
