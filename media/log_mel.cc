@@ -85,10 +85,7 @@ Features log_mel(std::span<const float> samples, const LogMelSettings& settings,
       input[static_cast<size_t>(bin)] = magnitude * magnitude;
     }
     for (size_t m = 0; m < filters.size(); ++m) {
-      double sum = 0.0;
-      for (size_t i = 0; i < filters[m].weights.size(); ++i) {
-        sum += filters[m].weights[i] * input[filters[m].first + i];
-      }
+      const double sum = filters[m].add(input);
       out.values[m * static_cast<size_t>(out.frames) + frame] =
           static_cast<float>(std::log10(std::max(kFloor, sum)));
     }

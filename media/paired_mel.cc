@@ -32,11 +32,7 @@ class PairedFrames {
     transform_.run(values.data(), spectrum.data(), scratch);
     for (size_t bin = 0; bin <= length / 2; ++bin) values[bin] = std::norm(spectrum[bin]);
     for (size_t mel = 0; mel < filters_.size(); ++mel) {
-      double sum = 0.0;
-      for (size_t i = 0; i < filters_[mel].weights.size(); ++i) {
-        sum += filters_[mel].weights[i] * values[filters_[mel].first + i];
-      }
-      out[mel] = std::log10(std::max(sum, kLeastPower));
+      out[mel] = std::log10(std::max(filters_[mel].add(values), kLeastPower));
     }
   }
 

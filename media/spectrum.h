@@ -4,6 +4,7 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace ferry::media {
@@ -30,6 +31,12 @@ class Transform {
 struct MelFilter {
   size_t first = 0;
   std::vector<double> weights = {};
+
+  // Returns `sum` and the weighted values of a spectrum, added in their order.
+  double add(std::span<const double> spectrum, double sum = 0) const {
+    for (size_t i = 0; i < weights.size(); ++i) sum += weights[i] * spectrum[first + i];
+    return sum;
+  }
 };
 
 // Returns triangular filters on Slaney's scale from 0 to 8000 Hz, of equal area, over the

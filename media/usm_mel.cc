@@ -56,10 +56,7 @@ class UsmFrames {
     transform_.run(values.data(), spectrum.data(), scratch);
     for (size_t bin = 0; bin <= length / 2; ++bin) values[bin] = std::abs(spectrum[bin]);
     for (size_t mel = 0; mel < filters_.size(); ++mel) {
-      double sum = 0.0;
-      for (size_t i = 0; i < filters_[mel].weights.size(); ++i) {
-        sum += filters_[mel].weights[i] * values[filters_[mel].first + i];
-      }
+      const double sum = filters_[mel].add(values);
       double value =
           std::log(settings_.is_gemma3n ? std::max(sum, settings_.floor) : sum + settings_.floor);
       if (!settings_.means.empty()) value -= settings_.means[mel];

@@ -9,7 +9,7 @@ namespace {
 
 using Ports = std::vector<packer::ManifestPort> packer::ManifestMethod::*;
 
-// Returns an input or output of the vision encoder; nullptr if none of its programs has it.
+// Returns an input or output of an encoder; nullptr if none of its programs has it.
 const packer::ManifestPort* find_port(const packer::Manifest& manifest, Ports ports,
                                       std::string_view name,
                                       std::string_view role = kVisionEncoderRole) {

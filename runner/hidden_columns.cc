@@ -50,7 +50,7 @@ class HiddenColumns {
     std::ranges::sort(found, {}, &MaskedAttention::scores);
     for (const MaskedAttention& attention : found) apply(attention);
     for (const int32_t input : state_.inputs) {
-      if (can_be_strided(input)) state_.joined.strided.push_back(input);
+      state_.joined.strided.push_back(can_be_strided(input));
     }
   }
 

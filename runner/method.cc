@@ -329,8 +329,8 @@ Status Method::execute_together(std::span<Method* const> methods) {
 }
 
 bool Method::can_be_strided(size_t index) const {
-  const MethodState& state = impl_->state;
-  return std::ranges::count(state.joined.strided, state.inputs[index]) > 0;
+  const std::vector<bool>& strided = impl_->state.joined.strided;
+  return index < strided.size() && strided[index];
 }
 
 void Method::set_stored_columns(int64_t columns) {

@@ -73,7 +73,7 @@ struct JoinedCaches {
   std::deque<kernels::SeenMask> seen;  // of each mask
   std::deque<kernels::Tensor> seen_tensors;
   kernels::Value* stored = nullptr;  // the columns of `strided` inputs in memory; 0: all
-  std::vector<int32_t> strided;      // inputs that attention alone reads, in place
+  std::vector<bool> strided;         // per input: attention alone reads it, in place
 };
 
 // An output whose rows can be computed separately; see find_row_outputs.

@@ -243,8 +243,8 @@ struct WindowProjectorConfig {
   int64_t frequency = 2;
   Activation activation = Activation::kGelu;
   double norm_eps = 1e-12;
-  bool text_layers =
-      false;  // the layers have MLPs for tokens of text too, which no row goes through
+  // The layers have MLPs for tokens of text too, which no row goes through.
+  bool text_layers = false;
 
   bool attends_to_states(int64_t layer) const { return layer % frequency == 0; }
   bool operator==(const WindowProjectorConfig&) const = default;

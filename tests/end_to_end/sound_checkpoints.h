@@ -72,6 +72,15 @@ inline void expect_changed_stages_found(const TempDir& dir, const std::string& s
   }
 }
 
+// Expects that `verify` without a reference compares a sound that it generates, with the checkpoint
+// and with another bundle.
+inline void expect_generated_sound_compared(const std::string& bundle, const std::string& source) {
+  const Json report = verified({bundle, "--checkpoint", source});
+  EXPECT_EQ(report["result"]["parity"], true);
+  EXPECT_NE(report.dump().find("audio_features"), std::string::npos);
+  EXPECT_EQ(verified({bundle, "--against", bundle})["result"]["parity"], true);
+}
+
 // Returns the tokens of a result without that of the end.
 inline Json answered(const Json& result, int64_t end = 2) {
   Json tokens = result["tokens"];
