@@ -189,8 +189,34 @@ void tile_of(size_t rows, const Bf16Product& p, size_t i, size_t j, size_t apart
   tile<kM, kN>(p, i, j, apart, ahead);
 }
 
-void columns_of_rows(const Bf16Product& p, size_t rows, size_t i, size_t j, size_t end) {
-  for (; j + kColumns <= end; j += kColumns) tile_of<kColumns>(rows, p, i, j, 1, 0);
+// Rows of w that are computed next. The processor itself fetches no further than the end of the
+// page that it reads, so each tile of the block before fetches some of them into the second cache.
+class NextBlock {
+ public:
+  // `block` columns follow, and tiles of `passes` rows fetch them.
+  NextBlock(const Bf16Product& p, size_t j, size_t block, size_t passes)
+      : at_(reinterpret_cast<const char*>(p.w + j * p.k)),
+        end_(reinterpret_cast<const char*>(p.w + (p.n - j < block ? p.n : j + block) * p.k)),
+        share_(kColumns * p.k * sizeof(uint16_t) / passes + kLineBytes) {}
+
+  void fetch_share() {
+    const char* end = end_ - at_ < static_cast<ptrdiff_t>(share_) ? end_ : at_ + share_;
+    for (; at_ < end; at_ += kLineBytes) _mm_prefetch(at_, _MM_HINT_T1);
+  }
+
+ private:
+  static constexpr size_t kLineBytes = 64;
+  const char* at_;
+  const char* end_;
+  size_t share_;  // bytes for each tile
+};
+
+void columns_of_rows(const Bf16Product& p, size_t rows, size_t i, size_t j, size_t end,
+                     NextBlock& next) {
+  for (; j + kColumns <= end; j += kColumns) {
+    tile_of<kColumns>(rows, p, i, j, 1, 0);
+    next.fetch_share();
+  }
   for (; j < end; ++j) tile_of<1>(rows, p, i, j, 1, 0);
 }
 
@@ -217,8 +243,9 @@ void bf16_columns_avx512(const Bf16Product& p, size_t begin, size_t end) {
   const size_t block = fit < kColumns ? kColumns : fit;
   for (size_t j = begin; j < end; j += block) {
     const size_t j_end = j + block < end ? j + block : end;
+    NextBlock next(p, j_end, block, (p.m + kRows - 1) / kRows);
     for (size_t i = 0; i < p.m; i += kRows) {
-      columns_of_rows(p, p.m - i < kRows ? p.m - i : kRows, i, j, j_end);
+      columns_of_rows(p, p.m - i < kRows ? p.m - i : kRows, i, j, j_end, next);
     }
   }
 }
