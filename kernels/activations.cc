@@ -1,8 +1,10 @@
 // Elementwise operators with parameters of their own, and gated halves.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "kernels/compute.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernels.h"
 #include "kernels/typed_values.h"
@@ -69,6 +71,25 @@ void limit_row(const RowInput* in, void* out, int64_t n, const RowParams& params
   }
 }
 
+// A gate or up that is one value for the row is repeated.
+void gated_row(const RowInput* in, void* out, int64_t n, const RowParams& params) {
+  constexpr int64_t kChunk = 256;
+  const auto activation = static_cast<GateActivation>(params.a.integer);
+  float one_value[2][kChunk];
+  for (size_t k = 0; k < 2; ++k) {
+    if (!in[k].many) std::fill_n(one_value[k], kChunk, *static_cast<const float*>(in[k].values));
+  }
+  const auto from = [&](size_t k, int64_t at) {
+    return in[k].many ? static_cast<const float*>(in[k].values) + at : one_value[k];
+  };
+  const bool whole = in[0].many && in[1].many;
+  for (int64_t at = 0; at < n;) {
+    const int64_t count = whole ? n : std::min(kChunk, n - at);
+    gated_product_f32(activation, from(0, at), from(1, at), static_cast<float*>(out) + at, count);
+    at += count;
+  }
+}
+
 constexpr RowFns kLeaky = {leaky_row<float>, leaky_row<double>, nullptr};
 constexpr RowFns kElu = {elu_row<float>, elu_row<double>, nullptr};
 constexpr RowFns kLogit = {logit_row<float>, logit_row<double>, nullptr};
@@ -107,6 +128,22 @@ Status logit(const Call& call) {
                    {Number::of_double(eps ? eps->real : -kInfinity),
                     Number::of_double(eps ? 1 - eps->real : kInfinity)},
                    tensor(call, 2));
+}
+
+Status gated_product(const Call& call) {
+  const Tensor &gate = tensor(call, 0), &up = tensor(call, 1);
+  Operand inputs[] = {Operand(gate), Operand(up)};
+  // One that broadcasts may lie in the memory of `out`.
+  std::vector<std::byte> copies[2];
+  if (!std::ranges::equal(gate.sizes.span(), up.sizes.span())) {
+    for (size_t k = 0; k < 2; ++k) {
+      const Tensor& input = tensor(call, static_cast<int>(k));
+      copies[k].assign(input.data, input.data + input.bytes());
+      inputs[k].data = copies[k].data();
+    }
+  }
+  return elementwise(call, inputs, tensor(call, 2), Compute::kF32, RowResult::kSame, gated_row,
+                     {Number::of_int(call.variant)});
 }
 
 // self, min?, max? -> out

@@ -89,6 +89,11 @@ void exp_f32(const float* a, float* out, int64_t n);
 // operand.
 void gelu_f32(const float* a, float* out, int64_t n);
 void gelu_tanh_f32(const float* a, float* out, int64_t n);
+// Computes activation(gate) * up with the bits of sigmoid_f32 and two mul_f32, or of gelu_f32 or
+// gelu_tanh_f32 and mul_f32.
+enum class GateActivation : int { kSilu, kGelu, kGeluTanh };
+void gated_product_f32(GateActivation activation, const float* gate, const float* up, float* out,
+                       int64_t n);
 // Casts between f32, f16 and bf16, rounding to nearest even. NaN stays NaN.
 void cast(DType from, const void* a, DType to, void* out, int64_t n);
 

@@ -73,25 +73,48 @@ HWY_INLINE hn::Vec<D> sigmoid_lanes(D d, hn::Vec<D> x) {
   return hn::NegMulAdd(y, hn::Mul(lost, inverse), y);
 }
 
-struct Sigmoid {
+// A function of one value: `of` computes it.
+template <class F>
+struct Unary {
   const float* a;
   float* out;
   template <class D>
   HWY_INLINE void operator()(D d, size_t i) const {
-    hn::StoreU(sigmoid_lanes(d, load_f32(d, a + i)), d, out + i);
+    hn::StoreU(F::of(d, load_f32(d, a + i)), d, out + i);
+  }
+};
+
+template <class F>
+struct Gated {
+  const float *gate, *up;
+  float* out;
+  template <class D>
+  HWY_INLINE void operator()(D d, size_t i) const {
+    hn::StoreU(hn::Mul(F::of(d, load_f32(d, gate + i)), load_f32(d, up + i)), d, out + i);
+  }
+};
+
+struct Sigmoid {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> of(D d, hn::Vec<D> x) {
+    return sigmoid_lanes(d, x);
+  }
+};
+
+struct Silu {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> of(D d, hn::Vec<D> x) {
+    return hn::Mul(x, sigmoid_lanes(d, x));
   }
 };
 
 // Computes x (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3), which is x sigmoid(2 u).
 struct GeluTanh {
-  const float* a;
-  float* out;
   template <class D>
-  HWY_INLINE void operator()(D d, size_t i) const {
-    const auto x = load_f32(d, a + i);
+  static HWY_INLINE hn::Vec<D> of(D d, hn::Vec<D> x) {
     const auto cubic = hn::MulAdd(hn::Mul(hn::Mul(x, x), x), hn::Set(d, 0.044715f), x);
     const auto twice_u = hn::Mul(cubic, hn::Set(d, 1.5957691216057308f));
-    hn::StoreU(hn::Mul(x, sigmoid_lanes(d, twice_u)), d, out + i);
+    return hn::Mul(x, sigmoid_lanes(d, twice_u));
   }
 };
 
@@ -99,13 +122,10 @@ struct GeluTanh {
 // function at -|x| is e^(-x^2 / 2) times a polynomial in t, fitted by least squares to a relative
 // error of 1e-7.
 struct Gelu {
-  const float* a;
-  float* out;
   template <class D>
-  HWY_INLINE void operator()(D d, size_t i) const {
+  static HWY_INLINE hn::Vec<D> of(D d, hn::Vec<D> x) {
     constexpr float kFit[] = {0.020133948f, -0.06773651f, 0.036923032f, 0.049862575f, 0.035755664f,
                               0.09848088f,  0.100479454f, 0.11328784f,  0.11281315f};
-    const auto x = load_f32(d, a + i);
     const auto one = hn::Set(d, 1.0f);
     const auto t = hn::Div(one, hn::MulAdd(hn::Abs(x), hn::Set(d, 0.28284273f), one));
     auto p = hn::Set(d, kFit[0]);
@@ -113,7 +133,7 @@ struct Gelu {
     const auto e = exp_lanes(d, hn::Mul(hn::Mul(x, x), hn::Set(d, -0.5f)));
     const auto tail = hn::Mul(hn::Mul(p, t), e);
     const auto below = hn::Lt(x, hn::Zero(d));
-    hn::StoreU(hn::Mul(x, hn::IfThenElse(below, tail, hn::Sub(one, tail))), d, out + i);
+    return hn::Mul(x, hn::IfThenElse(below, tail, hn::Sub(one, tail)));
   }
 };
 
@@ -142,9 +162,15 @@ void multiply_add_task(const float* a, const float* b, float* sum, size_t n) {
 }
 void mul_task(const float* a, const float* b, float* out, size_t n) { each(n, Mul{a, b, out}); }
 void exp_task(const float* a, float shift, float* out, size_t n) { each(n, Exp{a, shift, out}); }
-void sigmoid_task(const float* a, float* out, size_t n) { each(n, Sigmoid{a, out}); }
-void gelu_tanh_task(const float* a, float* out, size_t n) { each(n, GeluTanh{a, out}); }
-void gelu_task(const float* a, float* out, size_t n) { each(n, Gelu{a, out}); }
+void sigmoid_task(const float* a, float* out, size_t n) { each(n, Unary<Sigmoid>{a, out}); }
+void gelu_tanh_task(const float* a, float* out, size_t n) { each(n, Unary<GeluTanh>{a, out}); }
+void gelu_task(const float* a, float* out, size_t n) { each(n, Unary<Gelu>{a, out}); }
+void gated_task(GateActivation activation, const float* gate, const float* up, float* out,
+                size_t n) {
+  if (activation == GateActivation::kSilu) return each(n, Gated<Silu>{gate, up, out});
+  if (activation == GateActivation::kGelu) return each(n, Gated<Gelu>{gate, up, out});
+  each(n, Gated<GeluTanh>{gate, up, out});
+}
 void divide_task(float divisor, float* out, size_t n) { each(n, Divide{divisor, out}); }
 
 template <class From>
@@ -265,6 +291,7 @@ HWY_EXPORT(exp_task);
 HWY_EXPORT(sigmoid_task);
 HWY_EXPORT(gelu_tanh_task);
 HWY_EXPORT(gelu_task);
+HWY_EXPORT(gated_task);
 HWY_EXPORT(divide_task);
 HWY_EXPORT(cast_task);
 HWY_EXPORT(sum_task);
@@ -299,6 +326,11 @@ void gelu_tanh_f32(const float* a, float* out, int64_t n) {
 
 void gelu_f32(const float* a, float* out, int64_t n) {
   HWY_DYNAMIC_DISPATCH(gelu_task)(a, out, count(n));
+}
+
+void gated_product_f32(GateActivation activation, const float* gate, const float* up, float* out,
+                       int64_t n) {
+  HWY_DYNAMIC_DISPATCH(gated_task)(activation, gate, up, out, count(n));
 }
 
 void exp_f32(const float* a, float* out, int64_t n) {

@@ -219,6 +219,12 @@ Status gated_delta_rule(const Call& call);
 // Programs cannot contain this operator.
 Status rms_norm_steps(const Call& call);  // x, eps, weight? -> out
 
+// -- activations.cc
+// Computes activation(gate) * up in f32, where the variant is a GateActivation, with the bits of
+// _to_copy.out of both to f32, of sigmoid.out and mul.out or gelu.out, of mul.out and of
+// _to_copy.out to the dtype of `out`. Programs cannot contain this operator.
+Status gated_product(const Call& call);  // gate, up -> out
+
 // -- quantize.cc: one scale for the whole tensor, or one for each row of the last dimension
 Status quantize(const Call& call);       // self, scale, zero_point, min, max, dtype -> out
 Status dequantize(const Call& call);     // self, scale, zero_point, min, max, dtype, dtype? -> out

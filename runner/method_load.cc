@@ -334,6 +334,7 @@ Status load_method(const pte::LoadedProgram& program, const pte::Method& method,
   leave_out_hidden_columns(loading);
   read_stored_caches(loading);
   join_norms(loading);
+  join_gates(loading);
   find_row_outputs(loading);
   return {};
 }

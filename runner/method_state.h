@@ -63,7 +63,8 @@ struct WrittenNumber {
   kernels::Value home;
 };
 
-// The changes that join_caches, leave_out_hidden_columns, read_stored_caches and join_norms make.
+// The changes that join_caches, leave_out_hidden_columns, read_stored_caches, join_norms and
+// join_gates make.
 struct JoinedCaches {
   std::vector<std::pair<size_t, Step>> stated;  // changed steps in their stated form
   std::vector<int32_t> values;                  // values that are not, or not completely, computed

@@ -37,7 +37,7 @@ constexpr std::string_view kRowWise[] = {
     "aten::add.out",      "aten::add.Scalar_out", "aten::mean.out",  "aten::mul.out",
     "aten::_to_copy.out", "aten::mul.Scalar_out", "aten::rsqrt.out", "aten::sigmoid.out",
     "aten::sub.out",      "aten::gelu.out",       "aten::tanh.out",  "aten::native_layer_norm.out",
-    "aten::relu.out",     "aten::div.out",        kRmsNormName};
+    "aten::relu.out",     "aten::div.out",        kRmsNormName,      kGatedProductName};
 
 bool is_product(const Step& step) {
   if (step.kind == Step::Kind::kDelegate) {

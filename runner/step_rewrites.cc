@@ -151,11 +151,12 @@ bool StepUses::in_one_go(size_t first, size_t from, size_t last) const {
   return true;
 }
 
-bool StepUses::writes(size_t begin, size_t end, const kernels::Tensor& memory) const {
+bool StepUses::writes(size_t begin, size_t end, const kernels::Tensor& memory,
+                      std::span<const size_t> except) const {
   // Tensors without memory yet are inputs and outputs, which share none with planned ones.
   if (memory.data == nullptr) return false;
   for (size_t i = begin; i < end; ++i) {
-    if (!state_.steps[i].writes()) continue;
+    if (!state_.steps[i].writes() || std::ranges::count(except, i) > 0) continue;
     for (const kernels::Tensor* out : state_.steps[i].outs) {
       if (out->data == nullptr) continue;
       if (out->data < memory.data + memory.capacity && memory.data < out->data + out->capacity) {

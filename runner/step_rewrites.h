@@ -5,6 +5,7 @@
 // is not a public header.
 #pragma once
 
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -38,6 +39,10 @@ void read_stored_caches(Loading& loading);
 // absent. A decoder has two to four norms in each layer, and each step writes and reads memory.
 void join_norms(Loading& loading);
 inline constexpr std::string_view kRmsNormName = "ferry::rms_norm_steps.out";
+// Computes the gate of an MLP as one step. Programs state it as _to_copy of both halves to f32,
+// sigmoid and mul or gelu, mul, _to_copy back, where the casts may be absent.
+void join_gates(Loading& loading);
+inline constexpr std::string_view kGatedProductName = "ferry::gated_product.out";
 
 // Restores the stated steps if `value` is one that these functions leave out.
 void compute_again(MethodState& state, int32_t value);
@@ -80,8 +85,9 @@ class StepUses {
   // Returns whether the steps [first, last] always follow each other, and no value is moved from
   // `from` on.
   bool in_one_go(size_t first, size_t from, size_t last) const;
-  // Returns whether a step of [begin, end) writes to that memory.
-  bool writes(size_t begin, size_t end, const kernels::Tensor& memory) const;
+  // Returns whether a step of [begin, end), but for those of `except`, writes to that memory.
+  bool writes(size_t begin, size_t end, const kernels::Tensor& memory,
+              std::span<const size_t> except = {}) const;
 
  private:
   static size_t id(const kernels::Value* value) { return static_cast<size_t>(value->id); }

@@ -246,6 +246,28 @@ TEST(ElementwiseTest, GeluIsWithinTwoUlpOfItsOperand) {
   });
 }
 
+TEST(ElementwiseTest, GatedProductsHaveTheBitsOfTheirSteps) {
+  on_every_target([] {
+    const auto gate = exponents();
+    const auto n = static_cast<int64_t>(gate.size());
+    std::vector<float> up(gate.rbegin(), gate.rend()), active(gate.size()), steps(gate.size());
+    const auto check = [&](GateActivation activation) {
+      std::vector<float> out = gate;  // `out` may be the gate
+      mul_f32(active.data(), up.data(), steps.data(), n);
+      gated_product_f32(activation, out.data(), up.data(), out.data(), n);
+      EXPECT_EQ(std::memcmp(out.data(), steps.data(), out.size() * sizeof(float)), 0)
+          << static_cast<int>(activation);
+    };
+    sigmoid_f32(gate.data(), active.data(), n);
+    mul_f32(gate.data(), active.data(), active.data(), n);
+    check(GateActivation::kSilu);
+    gelu_f32(gate.data(), active.data(), n);
+    check(GateActivation::kGelu);
+    gelu_tanh_f32(gate.data(), active.data(), n);
+    check(GateActivation::kGeluTanh);
+  });
+}
+
 TEST(ElementwiseTest, GeluOfSpecialValues) {
   on_every_target([] {
     for (const auto gelu : {gelu_f32, gelu_tanh_f32}) {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "tests/runner/op_runner.h"
+#include "tests/runner/method_testing.h"
 
 namespace ferry::runner::joined_norms_test {
 namespace {
@@ -100,17 +100,6 @@ class Norm {
   int32_t stored_ = 0, out_ = 0;
 };
 
-void expect_same(Method& method, Method& stated) {
-  for (Method* each : {&method, &stated}) {
-    const Status status = each->execute();
-    ASSERT_TRUE(status) << status.error().message;
-  }
-  for (size_t i = 0; i < stated.output_count(); ++i) {
-    EXPECT_EQ(decode(method.output(i)).shape, decode(stated.output(i)).shape);
-    EXPECT_EQ(decode(method.output(i)).values, decode(stated.output(i)).values);
-  }
-}
-
 class JoinedNorms : public testing::TestWithParam<DType> {};
 
 TEST_P(JoinedNorms, HaveTheBitsOfTheirSteps) {
@@ -119,7 +108,7 @@ TEST_P(JoinedNorms, HaveTheBitsOfTheirSteps) {
     Norm norm(GetParam(), use);
     Method stated = norm.load(true), method = norm.load(false);
     for (int call = 0; call < 2; ++call) {
-      expect_same(method, stated);
+      expect_same_outputs(method, stated);
       EXPECT_FALSE(norm.stated(method));
       EXPECT_TRUE(norm.stated(stated));
     }
@@ -132,7 +121,7 @@ TEST_P(JoinedNorms, AreStepsWhereThatCouldBeTold) {
     SCOPED_TRACE(static_cast<int>(use));
     Norm norm(GetParam(), use);
     Method stated = norm.load(true), method = norm.load(false);
-    expect_same(method, stated);
+    expect_same_outputs(method, stated);
     EXPECT_TRUE(norm.stated(method));
   }
 }
@@ -140,12 +129,7 @@ TEST_P(JoinedNorms, AreStepsWhereThatCouldBeTold) {
 TEST_P(JoinedNorms, AreStepsForAnObserver) {
   Norm norm(GetParam(), Use::kPlain);
   Method stated = norm.load(true), method = norm.load(false);
-  expect_same(method, stated);
-  std::vector<double> seen;
-  ASSERT_TRUE(
-      method.observe(norm.inverse, [&](const TensorView& view) { seen = decode(view).values; }));
-  expect_same(method, stated);
-  EXPECT_EQ(seen, decode(*stated.value(norm.inverse)).values);
+  expect_observable(method, stated, norm.inverse);
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, JoinedNorms,

@@ -1,8 +1,10 @@
-// Inputs for methods, and expectations on errors of methods.
+// Inputs for methods, and expectations on errors and outputs of methods.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,6 +53,29 @@ inline void expect_error(const Status& status, ErrorCode code, const std::string
 inline void expect_load_error(ProgramBuilder& program, ErrorCode code, const std::string& message) {
   const auto method = program.load();
   expect_error(method ? Status() : Status(Failure(method.error())), code, message);
+}
+
+// Executes both, which must have the same outputs to the bit; NaN is as NaN.
+inline void expect_same_outputs(Method& method, Method& stated) {
+  for (Method* each : {&method, &stated}) {
+    const Status status = each->execute();
+    ASSERT_TRUE(status) << status.error().message;
+  }
+  const auto same = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+  for (size_t i = 0; i < stated.output_count(); ++i) {
+    const Values a = decode(method.output(i)), b = decode(stated.output(i));
+    EXPECT_EQ(a.shape, b.shape);
+    EXPECT_TRUE(std::ranges::equal(a.values, b.values, same)) << "output " << i;
+  }
+}
+
+// An observer of `value`, which a step left out, sees what the stated steps compute.
+inline void expect_observable(Method& method, Method& stated, int32_t value) {
+  expect_same_outputs(method, stated);
+  std::vector<double> seen;
+  ASSERT_TRUE(method.observe(value, [&](const TensorView& view) { seen = decode(view).values; }));
+  expect_same_outputs(method, stated);
+  EXPECT_EQ(seen, decode(*stated.value(value)).values);
 }
 
 }  // namespace ferry::runner
