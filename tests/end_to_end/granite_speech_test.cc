@@ -48,6 +48,30 @@ TEST(GraniteSpeech, AChatPutsSoundsBeforeItsText) {
   }
 }
 
+// A longer sound changes the rows of those before it, so that the chat begins anew.
+TEST(GraniteSpeech, ALongerSoundJoinsAChat) {
+  const TempDir dir;
+  const std::string bundle = converted(dir, granite(), kF32);
+  const std::string first = sound_file("mono_8.wav"), second = sound_file("mono_16.wav");
+  const Line greedy = {"--max-new", "5", "--greedy", "--ignore-eos", "--json"};
+  const Outcome chat = run_ferry_on("/audio " + first + "\nfirst?\n/audio " + second + "\nand?\n",
+                                    Line{"run", bundle, "--interactive"} + greedy);
+  ASSERT_EQ(chat.code, 0) << chat.err;
+  const size_t end = chat.out.find('\n');
+  const Json one = Json::parse(chat.out.substr(0, end))["result"];
+  const Json two = Json::parse(chat.out.substr(end + 1))["result"];
+  const Json messages = {{{"role", "user"}, {"content", "<|audio|>first?"}},
+                         {{"role", "assistant"}, {"content", one["text"]}},
+                         {{"role", "user"}, {"content", "<|audio|>and?"}}};
+  write_bytes(dir / "chat.json", messages.dump());
+  const Outcome whole = run_ferry(
+      Line{"run", bundle, "--messages", dir / "chat.json", "--audio", first, "--audio", second} +
+      greedy);
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  EXPECT_EQ(whole.json()["result"]["prompt_tokens"], two["prompt_tokens"]);
+  EXPECT_EQ(whole.json()["result"]["tokens"], two["tokens"]);
+}
+
 TEST(GraniteSpeech, EveryStageIsProved) {
   for (const std::string& checkpoint : {granite(), plus()}) {
     for (const Line& options :
