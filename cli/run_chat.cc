@@ -54,6 +54,8 @@ class Chat {
   Status command(std::string_view line);
   Status add_image(const std::string& path);
   Status add_sound(const std::string& path);
+  // Ends the sequence, whose images or sounds have other rows now.
+  Status forget();
   Status add_video(const std::string& path);
   // Chooses another adapter. The decoder has run nothing with it yet.
   Status choose_adapter(const std::string& name);
@@ -93,15 +95,17 @@ Status Chat::refuse(const Error& error) {
 
 Status Chat::add_image(const std::string& path) {
   FERRY_RETURN_IF_ERROR(prompts_.load_encoder());
-  const bool again = FERRY_TRY(prompts_.add_image(path));
-  if (!again) return {};
+  return FERRY_TRY(prompts_.add_image(path)) ? forget() : Status();
+}
+
+Status Chat::forget() {
   adapted_.decoder().restart();
   executed_.clear();
   return adapted_.decoder().set_image_rows({});
 }
 
 Status Chat::add_sound(const std::string& path) {
-  FERRY_RETURN_IF_ERROR(prompts_.add_sound(path));
+  if (FERRY_TRY(prompts_.add_sound(path))) FERRY_RETURN_IF_ERROR(forget());
   const std::string note = prompts_.cut_note(prompts_.sounds() - 1);
   if (!note.empty()) context_.note(note);
   return {};

@@ -197,11 +197,10 @@ Status PromptReader::load_encoder() {
   return input_->has_encoder() ? Status() : input_->load_encoder(*pool_, method_, pan_and_scan_);
 }
 
-Status PromptReader::add_sound(const std::string& path) {
+Result<bool> PromptReader::add_sound(const std::string& path) {
   if (!hearing_) hearing_ = FERRY_TRY(prompt::SoundRows::open(bundle_));
   if (!hearing_->has_encoder()) FERRY_RETURN_IF_ERROR(hearing_->load_encoder(*pool_, method_));
-  sounds_.push_back(FERRY_TRY(hearing_->encode(path)));
-  return {};
+  return hearing_->add(path, sounds_);
 }
 
 Status PromptReader::add_video(const std::string& path, std::optional<double> rate) {
@@ -297,7 +296,7 @@ Result<Prompt> PromptReader::read_plain(const RunOptions& options) {
     return Prompt{FERRY_TRY(parse_numbers("--tokens", options.tokens, kTokensExpected)), {}};
   }
   if (!options.images.empty()) images_ = FERRY_TRY(input_->encode(options.images));
-  for (const std::string& path : options.sounds) FERRY_RETURN_IF_ERROR(add_sound(path));
+  for (const std::string& path : options.sounds) FERRY_TRY(add_sound(path));
   for (const std::string& path : options.videos) {
     FERRY_RETURN_IF_ERROR(add_video(path, options.video_fps));
   }

@@ -61,8 +61,9 @@ class PromptReader {
   // call returns that the image before was encoded again, which ends the life of that one's.
   Result<bool> add_image(const std::string& path);
   size_t images() const { return images_.size(); }
-  // Adds the next sound. Its rows live as long as the reader.
-  Status add_sound(const std::string& path);
+  // Adds the next sound. Its rows live as long as the reader, or until the next sound. Returns
+  // whether those before it have other rows now.
+  Result<bool> add_sound(const std::string& path);
   size_t sounds() const { return sounds_.size(); }
   // Adds the next video, a folder of frames; requires load_encoder(). Its rows live as long as the
   // reader.

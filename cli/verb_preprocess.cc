@@ -61,7 +61,11 @@ void add_tensors(JsonWriter& json, const prompt::PreprocessReport& report) {
   if (!report.pixel_values.empty()) add_tensor(json, "pixel_values", "f32", report.pixel_values);
   if (!report.video_values.empty()) {
     add_tensor(json, "pixel_values_videos", "f32", report.video_values);
-    add_tensor(json, "video_grid_thw", "i64", report.video_grid);
+  }
+  if (!report.video_grid.empty()) add_tensor(json, "video_grid_thw", "i64", report.video_grid);
+  if (!report.video_positions.empty()) {
+    add_tensor(json, "video_position_ids", "i64", report.video_positions);
+    add_tensor(json, "num_frames_per_video", "i64", report.frame_counts);
   }
   if (report.prompt && !report.prompt->group_seconds.empty()) {
     add_tensor(json, "second_per_grid_ts", "f32", {std::ssize(report.prompt->group_seconds)});
@@ -136,6 +140,8 @@ std::vector<std::string> tensor_texts(const prompt::PreprocessReport& report) {
   add("pixel_values f32", report.pixel_values);
   add("pixel_values_videos f32", report.video_values);
   add("video_grid_thw i64", report.video_grid);
+  add("video_position_ids i64", report.video_positions);
+  add("num_frames_per_video i64", report.frame_counts);
   if (report.prompt && !report.prompt->group_seconds.empty()) {
     add("second_per_grid_ts f32", {std::ssize(report.prompt->group_seconds)});
   }

@@ -155,7 +155,7 @@ Status Generator::Impl::encode_sounds(const Prompt& prompt, ThreadPool& pool) {
   std::vector<prompt::EncodedSound> encoded;
   for (const Sound& sound : prompt.sounds) {
     const media::Sound samples = FERRY_TRY(library::read_sound(sound, "sounds"));
-    encoded.push_back(FERRY_TRY(hearing->encode(samples.samples, samples.rate)));
+    FERRY_TRY(hearing->add(samples.samples, samples.rate, encoded));
   }
   sounds = std::move(encoded);
   return {};

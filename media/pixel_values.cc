@@ -151,14 +151,10 @@ void append_patches(PixelValues& out, const Image& tile, const Settings& s, cons
 void place_patches(PixelValues& out) {
   const int64_t tiles = out.shape[0], patches = out.shape[1];
   out.position_shape = {tiles, patches, 2};
-  out.positions.assign(static_cast<size_t>(tiles * patches * 2), -1);
-  for (int64_t tile = 0; tile < tiles; ++tile) {
-    const auto sides = std::span(out.spatial_shapes).subspan(static_cast<size_t>(2 * tile), 2);
-    for (int64_t patch = 0; patch < sides[0] * sides[1]; ++patch) {
-      const auto at = static_cast<size_t>(2 * (tile * patches + patch));
-      out.positions[at] = patch % sides[1];
-      out.positions[at + 1] = patch / sides[1];
-    }
+  for (size_t tile = 0; tile < static_cast<size_t>(tiles); ++tile) {
+    const std::vector<int64_t> places =
+        patch_places(out.spatial_shapes[2 * tile], out.spatial_shapes[2 * tile + 1], patches);
+    out.positions.insert(out.positions.end(), places.begin(), places.end());
   }
   out.mask_shape = {};
   out.mask = {};
@@ -265,6 +261,15 @@ PixelValues pixel_values(std::span<const Sample> samples, const Settings& settin
   out.shape = settings.has_mask() ? Shape{n, t, 3, s, s} : Shape{t, 3, s, s};
   if (settings.has_mask()) out.mask_shape = {n, t, s, s};
   return out;
+}
+
+std::vector<int64_t> patch_places(int64_t rows, int64_t columns, int64_t patches) {
+  std::vector<int64_t> places(static_cast<size_t>(2 * patches), -1);
+  for (int64_t patch = 0; patch < rows * columns; ++patch) {
+    places[static_cast<size_t>(2 * patch)] = patch % columns;
+    places[static_cast<size_t>(2 * patch) + 1] = patch / columns;
+  }
+  return places;
 }
 
 std::vector<float> group_values(std::span<const Image> frames, const Settings& settings,

@@ -101,6 +101,10 @@ using Sample = std::vector<TiledImage>;
 PixelValues pixel_values(std::span<const Sample> samples, const Settings& settings,
                          Backend backend);
 
+// Returns the column and the row of each patch of a list that holds `patches`, [patches,2]; -1 for
+// those behind the rows and columns.
+std::vector<int64_t> patch_places(int64_t rows, int64_t columns, int64_t patches);
+
 // For Qwen2Vl: returns the patches [patches, 3 * frames * patch * patch] of a group of frames of
 // one size, whole blocks of patches. Fewer frames than a patch has are filled up with the last.
 std::vector<float> group_values(std::span<const Image> frames, const Settings& settings,

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "core/result.h"
@@ -31,5 +32,9 @@ std::span<const Field> common_fields();
 // Returns the kind of an image_processor_type that this processor_class uses, or another of the
 // type; nullptr if there is none.
 const Kind* find_kind(std::string_view name, std::string_view processor);
+
+// Settles what a list of patches is; `where` begins the messages. kUnsupported for settings with
+// which the reference fails, or makes another number of placeholders than of features.
+Result<void> settle_patches(Settings& settings, const std::string& where);
 
 }  // namespace ferry::media

@@ -66,36 +66,6 @@ Status apply(const json& fields, const Kind& kind, Settings& s, const std::strin
   return {};
 }
 
-// Settles what a list of patches is. kUnsupported for settings with which the reference fails, or
-// makes another number of placeholders than of features.
-Status check_patches(Settings& s, const std::string& where) {
-  const int64_t patches = std::max(s.max_patches(), int64_t{s.least_tokens} * s.merge * s.merge);
-  const int64_t most = std::min(kMaxTilePatches, kMaxTilePixels / (s.patch * s.patch));
-  if (patches > most) {
-    return bad_input(
-        fmt::format("{}: tiles of {} patches of {} x {} pixels, where {} are the limit", where,
-                    patches, s.patch, s.patch, most));
-  }
-  if (!s.split) {
-    s.least_patches = s.most_patches = 1;
-    return {};
-  }
-  if (s.least_patches > s.most_patches) {
-    return bad_input(where + ": min_tiles is greater than max_tiles");
-  }
-  if (s.least_patches == 1 && s.most_patches > 1) {
-    return fail(ErrorCode::kUnsupported,
-                where +
-                    ": min_tiles 1: of a large picture in one tile the reference makes another "
-                    "number of placeholders than of features");
-  }
-  if (s.tile % (s.patch * s.merge) == 0) return {};
-  return fail(ErrorCode::kUnsupported,
-              fmt::format("{}: tile_size {} is not a multiple of {}, encoder_patch_size times "
-                          "downsample_factor: not supported",
-                          where, s.tile, s.patch * s.merge));
-}
-
 // Sets the side of the tile that is left of a picture. kUnsupported unless it is a square.
 Status settle_tile(Settings& s, const std::string& where) {
   if (!s.crop) s.centre = {};
@@ -221,7 +191,7 @@ Result<Settings> settings_of(const ProcessorFiles& files, std::string processor)
   }
   Settings s = kind->defaults;
   FERRY_RETURN_IF_ERROR(apply(fields, *kind, s, where));
-  if (s.has_patches()) FERRY_RETURN_IF_ERROR(check_patches(s, where));
+  if (s.has_patches()) FERRY_RETURN_IF_ERROR(settle_patches(s, where));
   if (s.kind == ProcessorKind::kClip) FERRY_RETURN_IF_ERROR(settle_tile(s, where));
   if (s.kind == ProcessorKind::kPixtral) {
     FERRY_RETURN_IF_ERROR(settle_blocks(files.processor, s, files.processor_path));
@@ -251,6 +221,34 @@ Result<std::string> text_of(const std::string& path) {
 }
 
 }  // namespace
+
+Status settle_patches(Settings& s, const std::string& where) {
+  const int64_t patches = std::max(s.max_patches(), int64_t{s.least_tokens} * s.merge * s.merge);
+  const int64_t most = std::min(kMaxTilePatches, kMaxTilePixels / (s.patch * s.patch));
+  if (patches > most) {
+    return bad_input(
+        fmt::format("{}: tiles of {} patches of {} x {} pixels, where {} are the limit", where,
+                    patches, s.patch, s.patch, most));
+  }
+  if (!s.split) {
+    s.least_patches = s.most_patches = 1;
+    return {};
+  }
+  if (s.least_patches > s.most_patches) {
+    return bad_input(where + ": min_tiles is greater than max_tiles");
+  }
+  if (s.least_patches == 1 && s.most_patches > 1) {
+    return fail(ErrorCode::kUnsupported,
+                where +
+                    ": min_tiles 1: of a large picture in one tile the reference makes another "
+                    "number of placeholders than of features");
+  }
+  if (s.tile % (s.patch * s.merge) == 0) return {};
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("{}: tile_size {} is not a multiple of {}, encoder_patch_size times "
+                          "downsample_factor: not supported",
+                          where, s.tile, s.patch * s.merge));
+}
 
 int64_t Settings::max_patches() const {
   if (!has_patches()) return 0;

@@ -124,6 +124,7 @@ int64_t VideoReader::tokens() const {
 
 Shape VideoReader::group_shape() const {
   const Settings& s = settings_.frame;
+  if (s.has_patches()) return {1, s.max_patches(), int64_t{3} * s.patch * s.patch};
   if (!s.any_shape()) return {1, 3, target_.height, target_.width};
   return {int64_t{grid_.rows} * grid_.columns, int64_t{3} * s.frames * s.patch * s.patch};
 }
@@ -160,13 +161,13 @@ Result<VideoReader> VideoReader::open(Video video, const VideoSettings& settings
   out.taken_ = std::move(*taken);
   out.size_ = FERRY_TRY(out.frame(0)).size;
   const Settings& s = settings.frame;
-  if (s.any_shape()) {
-    const auto target = video_size(out.size_, std::ssize(out.taken_), settings);
+  out.target_ = {s.tile, s.tile};
+  if (s.any_shape() || s.has_patches()) {
+    const auto target = s.has_patches() ? processed_size(out.size_, s)
+                                        : video_size(out.size_, std::ssize(out.taken_), settings);
     if (!target) return placed(target);
     out.target_ = *target;
     out.grid_ = {out.target_.width / s.patch, out.target_.height / s.patch};
-  } else {
-    out.target_ = {s.tile, s.tile};
   }
   const int64_t area = int64_t{out.target_.width} * out.target_.height;
   if (area <= kMaxVideoPixels / std::ssize(out.taken_)) return out;

@@ -47,7 +47,8 @@ class VideoReader {
   // A group is as many frames as a patch has; the last is filled up with its last frame.
   int64_t groups() const;
   int64_t tokens() const;  // of a group; 0 where the processor states them
-  // The values of a group: [1,3,S,S], or [patches, 3 frames patch^2] for patches.
+  // The values of a group: [1,3,S,S], or [patches, 3 frames patch^2] for patches, or [1,P,3
+  // patch^2] for a list of patches.
   Shape group_shape() const;
   // kBadInput for a frame of another size than the first, and for one that cannot be read.
   Result<std::vector<float>> group(int64_t number) const;

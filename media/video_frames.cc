@@ -131,6 +131,20 @@ Result<std::vector<int64_t>> internvl_frames(const VideoSettings& s, int64_t tot
   return stepped(s.shift.value_or(step / 2), total, step);
 }
 
+// Returns those of the function that classes without one of their own have.
+Result<std::vector<int64_t>> even_frames(const VideoSettings& s, int64_t total, double rate) {
+  if (s.count && s.rate) return bad_input("the video processor states num_frames and fps");
+  if (!s.count && !s.rate) return all_frames(total);
+  const auto all = static_cast<double>(total);
+  const double count =
+      s.count ? static_cast<double>(*s.count) : std::max(std::floor(all / rate * *s.rate), 1.0);
+  if (count > all) return too_few(count, total);
+  const auto parts = static_cast<int64_t>(count);
+  std::vector<int64_t> out;
+  for (int64_t i = 0; i < parts; ++i) out.push_back(i * total / parts);
+  return out;
+}
+
 Result<std::vector<int64_t>> sampled(const VideoSettings& s, int64_t total, double rate) {
   switch (s.kind) {
     case VideoKind::kQwen2Vl:
@@ -140,9 +154,12 @@ Result<std::vector<int64_t>> sampled(const VideoSettings& s, int64_t total, doub
     case VideoKind::kSmolVlm:
       return smolvlm_frames(s, total, rate);
     case VideoKind::kInternVl:
+      return internvl_frames(s, total, rate);
+    case VideoKind::kGemma4:
+    case VideoKind::kLlavaOnevision:
       break;
   }
-  return internvl_frames(s, total, rate);
+  return even_frames(s, total, rate);
 }
 
 // Returns the size of each frame for Qwen2Vl, which bounds the pixels of a frame, to fewer where

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -20,6 +21,7 @@ using nlohmann::json;
 
 constexpr const char* kVideoType = "video_processor_type";
 constexpr const char* kImageType = "image_processor_type";
+constexpr const char* kVideoOwnerFile = "processor_config.json";
 constexpr uint64_t kMaxVideoConfigBytes = 1 << 20;
 
 Failure wrong_value(const json& value) {
@@ -55,7 +57,7 @@ struct VideoField {
   bool takes_null = false;
 };
 
-// A null in these two is no default of the class, as it is in others.
+// A null in these three is no default of the class, as it is in others.
 Status samples(const json& value, VideoSettings& s) {
   s.samples = false;
   return value.is_null() ? Status() : read_flag(value, s.samples);
@@ -64,7 +66,10 @@ Status rate(const json& value, VideoSettings& s) {
   s.rate.reset();
   return value.is_null() ? Status() : read_rate(value, s.rate);
 }
-Status count(const json& value, VideoSettings& s) { return read_count(value, s.count.emplace()); }
+Status count(const json& value, VideoSettings& s) {
+  s.count.reset();
+  return value.is_null() ? Status() : read_count(value, s.count.emplace());
+}
 Status least(const json& value, VideoSettings& s) { return read_count(value, s.least_frames); }
 Status most(const json& value, VideoSettings& s) { return read_count(value, s.most_frames); }
 Status caps(const json& value, VideoSettings& s) { return read_flag(value, s.caps_pixels); }
@@ -106,8 +111,8 @@ Status sampling(const json& value, VideoSettings& s) {
 }
 
 constexpr VideoField kOfAll[] = {
-    {kVideoType, nothing}, {"do_sample_frames", samples, true}, {"fps", rate, true},
-    {"num_frames", count}, {"return_metadata", metadata},
+    {kVideoType, nothing},       {"do_sample_frames", samples, true}, {"fps", rate, true},
+    {"num_frames", count, true}, {"return_metadata", metadata},
 };
 constexpr VideoField kOfQwen[] = {
     {"min_frames", least},
@@ -117,6 +122,9 @@ constexpr VideoField kOfQwen[] = {
 };
 constexpr VideoField kOfSmolVlm[] = {{"video_sampling", sampling}, {"do_pad", pads}};
 constexpr VideoField kOfInternVl[] = {{"initial_shift", shift}};
+// Fields of the image processor, which the video processor does not read.
+constexpr VideoField kOfLlavaOnevision[] = {
+    {"do_pad", nothing}, {"image_grid_pinpoints", nothing}, {"aspect_ratio_setting", nothing}};
 
 struct VideoProcessor {
   std::string_view name;
@@ -133,6 +141,10 @@ constexpr VideoProcessor kVideoProcessors[] = {
      kOfSmolVlm},
     {"InternVLVideoProcessor", VideoKind::kInternVl, "GotOcr2ImageProcessor", "InternVLProcessor",
      kOfInternVl},
+    {"Gemma4VideoProcessor", VideoKind::kGemma4, "Gemma4ImageProcessor", "Gemma4Processor", {}},
+    // A frame is one tile with the defaults of these.
+    {"LlavaOnevisionVideoProcessor", VideoKind::kLlavaOnevision, "GotOcr2ImageProcessor",
+     "InternVLProcessor", kOfLlavaOnevision},
 };
 
 // The defaults of the classes, over those of their image processors.
@@ -153,6 +165,12 @@ VideoSettings defaults_of(const VideoProcessor& processor, const Kind& frames) {
     s.samples = true;
     s.rate = 2;
     s.max_tokens = 768;
+  }
+  if (s.kind == VideoKind::kGemma4) {
+    s.frame.normalize = true;
+    s.frame.most_tokens = 70;
+    s.samples = true;
+    s.count = 32;
   }
   return s;
 }
@@ -178,11 +196,12 @@ Result<const VideoProcessor*> processor_of(const json& fields, const std::string
   const char* field = name.empty() ? kImageType : kVideoType;
   if (name.empty()) {
     name = FERRY_TRY(name_in(fields, kImageType, where));
-    constexpr std::string_view kImage = "ImageProcessor", kFast = "Fast";
+    constexpr std::string_view kImage = "ImageProcessor", kFast = "Fast", kVideo = "VideoProcessor";
     std::string_view stem = name;
     if (stem.ends_with(kFast)) stem.remove_suffix(kFast.size());
     if (stem.ends_with(kImage)) stem.remove_suffix(kImage.size());
-    name = stem == "GotOcr2" ? "InternVLVideoProcessor" : std::string(stem) + "VideoProcessor";
+    if (stem.ends_with(kVideo)) stem.remove_suffix(kVideo.size());
+    name = stem == "GotOcr2" ? "InternVLVideoProcessor" : fmt::format("{}{}", stem, kVideo);
   }
   for (const VideoProcessor& processor : kVideoProcessors) {
     if (processor.name == name) return &processor;
@@ -197,9 +216,10 @@ Status place_error(const Status& status, const std::string& where, std::string_v
               fmt::format("{}: field {}: {}", where, quoted(name), status.error().message));
 }
 
-// Applies the fields of frames, in the order of their tables, because some win over others.
-Status apply_frames(const json& fields, const Kind& kind, VideoSettings& s,
-                    const std::string& where) {
+// Applies the fields of frames, in the order of their tables, because some win over others. Those
+// that the video processor has as its own are not applied.
+Status apply_frames(const json& fields, const Kind& kind, std::span<const VideoField> own,
+                    VideoSettings& s, const std::string& where) {
   for (const std::span<const Field> table : {common_fields(), kind.fields}) {
     const bool common = table.data() == common_fields().data();
     for (const Field& field : table) {
@@ -209,7 +229,7 @@ Status apply_frames(const json& fields, const Kind& kind, VideoSettings& s,
                           (field.name == "min_pixels" || field.name == "max_pixels");
       const auto found = fields.find(std::string(field.name));
       if (unread || found == fields.end() || found->is_null()) continue;
-      if (s.kind == VideoKind::kSmolVlm && field.name == "video_sampling") continue;
+      if (find_rule(own, field.name) != nullptr) continue;
       FERRY_RETURN_IF_ERROR(place_error(field.rule(*found, s.frame), where, field.name));
     }
   }
@@ -235,8 +255,9 @@ Result<VideoSettings> settings_of(const json& fields, const std::string& where) 
     if (field == nullptr || kept) continue;
     FERRY_RETURN_IF_ERROR(place_error(field->rule(value, s), where, name));
   }
-  FERRY_RETURN_IF_ERROR(apply_frames(fields, *frames, s, where));
+  FERRY_RETURN_IF_ERROR(apply_frames(fields, *frames, processor->fields, s, where));
   s.frame.split = s.frame.crop = false;
+  if (s.frame.has_patches()) FERRY_RETURN_IF_ERROR(settle_patches(s.frame, where));
   s.frame.least_patches = s.frame.most_patches = 1;
   // The reference asks for sampling where one of these is set, and fails without the other.
   if (s.kind == VideoKind::kSmolVlm && (s.rate || s.count)) s.samples = true;
@@ -244,6 +265,22 @@ Result<VideoSettings> settings_of(const json& fields, const std::string& where) 
     return bad_input(where + ": field 'size': has no shortest_edge and longest_edge");
   }
   return s;
+}
+
+// LlavaOnevisionProcessor keeps, of the features of a tile, those of a square with half the side.
+Status settle_frame_tokens(const json& processor, VideoSettings& s, const std::string& where) {
+  constexpr const char* kField = "num_image_tokens";
+  constexpr uint64_t kMost = 1 << 16;
+  const auto stated = processor.find(kField);
+  const bool whole =
+      stated != processor.end() && stated->is_number_unsigned() && *stated > 0U && *stated <= kMost;
+  if (!whole) {
+    return bad_input(
+        fmt::format("{}: field '{}': not a whole number from 1 to {}", where, kField, kMost));
+  }
+  const auto side = static_cast<int64_t>(std::sqrt(stated->get<double>()));
+  s.frame_tokens = (side + 1) / 2 * ((side + 1) / 2);
+  return {};
 }
 
 Result<json> object_of(std::string_view text, const std::string& where) {
@@ -254,12 +291,14 @@ Result<json> object_of(std::string_view text, const std::string& where) {
 
 }  // namespace
 
-Result<VideoSettings> video_settings_from(const VideoFiles& files, const std::string& directory) {
-  const std::string path = directory + "/processor_config.json";
-  if (!files.processor.empty()) {
-    const json processor = FERRY_TRY(object_of(files.processor, path));
-    const auto own = processor.find("video_processor");
-    if (own != processor.end() && !own->is_null()) return settings_of(*own, path);
+namespace {
+
+// Reads those of the file that states them.
+Result<VideoSettings> stated_settings(const VideoFiles& files, const json& processor,
+                                      const std::string& directory) {
+  const auto own = processor.find("video_processor");
+  if (own != processor.end() && !own->is_null()) {
+    return settings_of(*own, directory + "/" + kVideoOwnerFile);
   }
   for (const auto& [name, text] : {std::pair(kVideoPreprocessorFile, files.video),
                                    std::pair("preprocessor_config.json", files.preprocessor)}) {
@@ -271,6 +310,19 @@ Result<VideoSettings> video_settings_from(const VideoFiles& files, const std::st
                                           directory, kVideoPreprocessorFile));
 }
 
+}  // namespace
+
+Result<VideoSettings> video_settings_from(const VideoFiles& files, const std::string& directory) {
+  const std::string path = fmt::format("{}/{}", directory, kVideoOwnerFile);
+  const json processor =
+      files.processor.empty() ? json::object() : FERRY_TRY(object_of(files.processor, path));
+  VideoSettings s = FERRY_TRY(stated_settings(files, processor, directory));
+  if (s.kind == VideoKind::kLlavaOnevision) {
+    FERRY_RETURN_IF_ERROR(settle_frame_tokens(processor, s, path));
+  }
+  return s;
+}
+
 Result<VideoSettings> load_video_settings(const std::string& directory) {
   const auto text_in = [&](const char* name) -> Result<std::string> {
     const std::string path = directory + "/" + name;
@@ -278,7 +330,7 @@ Result<VideoSettings> load_video_settings(const std::string& directory) {
     if (!std::filesystem::exists(path, error)) return std::string();
     return read_text_file(path, kMaxVideoConfigBytes);
   };
-  const std::string processor = FERRY_TRY(text_in("processor_config.json"));
+  const std::string processor = FERRY_TRY(text_in(kVideoOwnerFile));
   const std::string video = FERRY_TRY(text_in(kVideoPreprocessorFile));
   const std::string preprocessor = FERRY_TRY(text_in("preprocessor_config.json"));
   return video_settings_from({processor, video, preprocessor}, printable(directory));

@@ -1,7 +1,8 @@
 // Settings of the processing of videos that a checkpoint's processor files state, and what follows
 // from them: which frames of a video are taken, and how large they become. The rules are those of
 // the classes of transformers 5.23: Qwen2VLVideoProcessor, Qwen3VLVideoProcessor,
-// SmolVLMVideoProcessor and InternVLVideoProcessor.
+// SmolVLMVideoProcessor, InternVLVideoProcessor, Gemma4VideoProcessor and
+// LlavaOnevisionVideoProcessor.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +22,12 @@ inline constexpr int64_t kMaxVideoFrames = 1 << 20;
 inline constexpr int64_t kMaxTakenFrames = 1 << 14;
 
 enum class VideoKind {
-  kQwen2Vl,   // Qwen2-VL, Qwen2.5-VL: a frame has a number of pixels
-  kQwen3Vl,   // Qwen3-VL, Qwen3.5: all frames together have a number of pixels
-  kSmolVlm,   // a frame is a tile, first made as large as the longest edge says
-  kInternVl,  // a frame is a tile
+  kQwen2Vl,         // Qwen2-VL, Qwen2.5-VL: a frame has a number of pixels
+  kQwen3Vl,         // Qwen3-VL, Qwen3.5: all frames together have a number of pixels
+  kSmolVlm,         // a frame is a tile, first made as large as the longest edge says
+  kInternVl,        // a frame is a tile
+  kGemma4,          // a frame is a list of patches
+  kLlavaOnevision,  // a frame is a tile, whose features are made fewer
 };
 
 struct VideoSettings {
@@ -38,9 +41,14 @@ struct VideoSettings {
   int64_t max_tokens = 128'000;  // Qwen2Vl: of a video; Qwen3Vl: of a frame
   // For InternVl: the place of the first frame; nullopt is the middle of a step.
   std::optional<double> shift = {};
+  int64_t frame_tokens = 0;  // for LlavaOnevision: of a frame
 
   // Returns the frames that become one row of patches in time.
   int64_t group() const { return frame.any_shape() ? frame.frames : 1; }
+  // Returns whether frames are pixel_values of the reference, as images are.
+  bool frames_are_images() const {
+    return kind == VideoKind::kSmolVlm || kind == VideoKind::kInternVl;
+  }
 };
 
 // The files that may state them: the member video_processor of processor_config.json if there is

@@ -232,14 +232,14 @@ Result<converters::ModelConfig> read_config(const ConvertOptions& options,
   return read(kept);
 }
 
-// The reference computes with an adapter beside a Granite Speech where a prompt has sounds, and
-// without it where it has none.
+// An adapter of prompts with sounds alone needs a choice.
 Status check_adapter(const ConvertOptions& options, const checkpoint::CheckpointInput& opened,
                      const converters::ModelConfig& config) {
   constexpr const char* kAdapterFile = "adapter_config.json";
   const bool chosen =
       !options.lora.empty() || !options.adapters.empty() || !options.factors.slots.empty();
-  if (chosen || opened.directory.empty() || !config.audio || !config.audio->granite) return {};
+  const bool has_adapter = config.hears_rows() && config.audio->to_rows->has_adapter;
+  if (chosen || opened.directory.empty() || !has_adapter) return {};
   const std::string path = opened.directory + "/" + kAdapterFile;
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return {};

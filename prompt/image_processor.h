@@ -33,6 +33,8 @@ enum class VideoText {
   kTimed,   // for each group of frames its time and a run between the marks of an image (Qwen3-VL)
   kNumbered,  // for each frame its number and what stands for an image (InternVL)
   kStory,     // words about the video, and for each frame its time and an image (SmolVLM)
+  kClock,     // for each frame its minute and second and a run between marks (Gemma 4)
+  kPooled,    // one run, with a placeholder for the end of a line behind it (LLaVA-OneVision)
 };
 
 inline constexpr int64_t kMaxTokensPerTile = 65'536;
@@ -54,8 +56,10 @@ struct ImageProcessor {
   VideoText video_text = VideoText::kNone;
   // Whether all frames of a video are one run.
   bool runs_videos() const {
-    return video_text == VideoText::kRun || video_text == VideoText::kSpaced;
+    return video_text == VideoText::kRun || video_text == VideoText::kSpaced || ends_videos();
   }
+  // Whether the row of an end of line is behind those of all frames.
+  bool ends_videos() const { return video_text == VideoText::kPooled; }
   // The placeholder of a row of a sound, of which a template writes one for each sound; empty if
   // the tokenizer has none. Gemma3n, Gemma4: what stands before and after the rows.
   std::string audio, audio_open, audio_close;

@@ -56,7 +56,8 @@ Result<ImagePrompt> ImagePrompt::open(const std::string& directory, const text::
     out.placeholder_id_ = *id;
   }
   if (!out.processor_.audio.empty()) out.sound_id_ = out.tokenizer_.find(out.processor_.audio);
-  if (out.processor_.runs_videos() || out.processor_.video_text == VideoText::kTimed) {
+  const VideoText films = out.processor_.video_text;
+  if (out.processor_.runs_videos() || films == VideoText::kTimed || films == VideoText::kClock) {
     out.video_id_ = out.tokenizer_.find(out.processor_.video);
   } else if (out.takes_videos()) {
     out.video_id_ = out.placeholder_id_;

@@ -34,18 +34,31 @@ struct VideoValues {
   Shape shape = {};
   std::vector<float> values = {};
   std::vector<int64_t> grids = {};  // groups of frames, rows and columns of patches: [videos,3]
+  // For Gemma4: the column and the row of each patch, [frames,P,2], and the frames of each video.
+  Shape position_shape = {};
+  std::vector<int64_t> positions = {};
+  std::vector<int64_t> frames = {};
 };
+
+void add_videos(const VideoValues& videos, std::vector<formats::TensorData>& tensors) {
+  if (videos.values.empty()) return;
+  tensors.push_back(
+      {{"pixel_values_videos", DType::kF32, videos.shape}, bytes_view(videos.values)});
+  const auto add = [&](const char* name, Shape shape, const std::vector<int64_t>& values) {
+    if (!values.empty()) {
+      tensors.push_back({{name, DType::kI64, std::move(shape)}, bytes_view(values)});
+    }
+  };
+  add("video_grid_thw", {std::ssize(videos.grids) / 3, 3}, videos.grids);
+  add("video_position_ids", videos.position_shape, videos.positions);
+  add("num_frames_per_video", {std::ssize(videos.frames)}, videos.frames);
+}
 
 // Tensors that are empty are not written.
 Status write(const std::string& path, const media::PixelValues& pixels, const VideoValues& videos,
              const std::optional<PreprocessedPrompt>& prompt) {
   std::vector<formats::TensorData> tensors;
-  if (!videos.grids.empty()) {
-    const Shape grids = {std::ssize(videos.grids) / 3, 3};
-    tensors.push_back(
-        {{"pixel_values_videos", DType::kF32, videos.shape}, bytes_view(videos.values)});
-    tensors.push_back({{"video_grid_thw", DType::kI64, grids}, bytes_view(videos.grids)});
-  }
+  add_videos(videos, tensors);
   if (prompt && !prompt->group_seconds.empty()) {
     tensors.push_back({{"second_per_grid_ts", DType::kF32, {std::ssize(prompt->group_seconds)}},
                        bytes_view(prompt->group_seconds)});
@@ -208,6 +221,46 @@ Result<media::VideoSettings> load_video_settings(const PreprocessRequest& reques
   return settings;
 }
 
+// Adds what the reference says beside the values of a video. The shape is that of a group.
+void add_shapes(const media::VideoReader& reader, const media::VideoSettings& settings,
+                VideoValues& out) {
+  const auto [columns, rows] = reader.grid();
+  out.shape = reader.group_shape();
+  if (settings.frame.any_shape()) {
+    out.grids.insert(out.grids.end(), {reader.groups(), rows, columns});
+  }
+  if (!settings.frame.has_patches()) return;
+  const std::vector<int64_t> places = media::patch_places(rows, columns, out.shape[1]);
+  for (int64_t frame = 0; frame < reader.groups(); ++frame) {
+    out.positions.insert(out.positions.end(), places.begin(), places.end());
+  }
+  out.frames.push_back(reader.groups());
+}
+
+// Makes the shape of a group that of all videos.
+Status settle_shape(const media::VideoSettings& settings, std::span<const PreprocessedVideo> videos,
+                    const std::string& where, VideoValues& out) {
+  if (settings.frame.any_shape()) {
+    out.shape[0] = std::ssize(out.values) / out.shape[1];
+    return {};
+  }
+  if (settings.frame.has_patches()) {
+    out.shape[0] = std::ssize(out.values) / (out.shape[1] * out.shape[2]);
+    out.position_shape = {out.shape[0], out.shape[1], 2};
+    return {};
+  }
+  const int64_t frames = videos.front().layout.groups;
+  for (const PreprocessedVideo& video : videos) {
+    if (video.layout.groups == frames) continue;
+    return bad_input(where +
+                     ": videos with different numbers of frames, of which the reference "
+                     "makes no tensor");
+  }
+  out.shape[0] = frames;
+  out.shape.insert(out.shape.begin(), std::ssize(videos));
+  return {};
+}
+
 Result<VideoValues> cut_videos(const PreprocessRequest& request, const MaybeBundle& bundle,
                                ThreadPool& pool, std::vector<PreprocessedVideo>& videos,
                                media::PixelValues& pixels) {
@@ -215,8 +268,8 @@ Result<VideoValues> cut_videos(const PreprocessRequest& request, const MaybeBund
   if (request.videos.empty()) return out;
   const std::string where = printable(bundle ? request.bundle : request.checkpoint);
   const media::VideoSettings settings = FERRY_TRY(load_video_settings(request, bundle));
-  const bool tiles = !settings.frame.any_shape();
-  if (tiles && !request.images.empty()) {
+  const bool images = settings.frames_are_images();
+  if (images && !request.images.empty()) {
     return fail(ErrorCode::kUnsupported,
                 where +
                     ": images and videos in one file are not supported, because both are "
@@ -236,15 +289,13 @@ Result<VideoValues> cut_videos(const PreprocessRequest& request, const MaybeBund
       const std::vector<float> values = FERRY_TRY(reader.group(group));
       out.values.insert(out.values.end(), values.begin(), values.end());
     }
-    const auto [columns, rows] = reader.grid();
-    if (!tiles) out.grids.insert(out.grids.end(), {reader.groups(), rows, columns});
-    if (!tiles) out.shape = reader.group_shape();
+    if (!images) add_shapes(reader, settings, out);
   }
-  if (tiles) {
+  if (images) {
     FERRY_RETURN_IF_ERROR(add_tiles(settings, videos, std::move(out.values), pixels, where));
     return VideoValues{};
   }
-  out.shape[0] = std::ssize(out.values) / out.shape[1];
+  FERRY_RETURN_IF_ERROR(settle_shape(settings, videos, where, out));
   return out;
 }
 
@@ -290,6 +341,8 @@ Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool
   }
   report.video_values = videos.shape;
   if (!videos.grids.empty()) report.video_grid = {std::ssize(videos.grids) / 3, 3};
+  report.video_positions = videos.position_shape;
+  if (!videos.frames.empty()) report.frame_counts = {std::ssize(videos.frames)};
   report.pixel_values = pixels.shape;
   report.pixel_attention_mask = pixels.mask_shape;
   report.image_grid = grid_shape(pixels);

@@ -70,6 +70,8 @@ struct PreprocessReport {
   std::vector<PreprocessedVideo> videos;
   Shape video_values = {};          // of pixel_values_videos; empty if frames are pixel_values
   Shape video_grid = {};            // of video_grid_thw
+  Shape video_positions = {};       // of video_position_ids, which Gemma 4 has in its place
+  Shape frame_counts = {};          // of num_frames_per_video, which Gemma 4 has too
   Shape pixel_values = {};          // empty if there are no images
   Shape pixel_attention_mask = {};  // empty if the processor has none
   Shape image_grid = {};            // of image_grid_thw; empty if pictures become tiles
@@ -94,11 +96,12 @@ PreprocessedImage describe_cut(const std::string& path, media::Size size,
 // Writes pixel_values (f32), pixel_attention_mask, spatial_shapes, image_position_ids,
 // image_grid_thw, image_sizes and batch_num_images (i64) if the processor has them, and if there is
 // a prompt input_ids and, for some models, token types (i64). Of videos it writes
-// pixel_values_videos (f32) and video_grid_thw (i64), with a prompt of Qwen2.5-VL
-// second_per_grid_ts (f32) too, or, where frames are tiles, pixel_values as of images. The first
-// image that cannot be read ends the call, and nothing is written then. kUsage for a bundle that
-// takes no images, kBadInput for one whose processor does not fit its vision encoder. The digests
-// of a bundle are not checked.
+// pixel_values_videos (f32) and, if the processor has them, video_grid_thw, video_position_ids and
+// num_frames_per_video (i64), with a prompt of Qwen2.5-VL second_per_grid_ts (f32) too, or, where
+// frames are images to the processor, pixel_values as of images. The first image that cannot be
+// read ends the call, and nothing is written then. kUsage for a bundle that takes no images,
+// kBadInput for one whose processor does not fit its vision encoder. The digests of a bundle are
+// not checked.
 Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool& pool);
 
 }  // namespace ferry::prompt

@@ -84,45 +84,74 @@ Status SoundRows::encode_whole(std::vector<float> samples, const media::UsmMelSe
   return {};
 }
 
-Status SoundRows::encode_pairs(std::vector<float> samples, const media::PairedMelSettings& settings,
+Status SoundRows::encode_pairs(const media::PairedMelSettings& settings, int64_t padded,
                                EncodedSound& out) {
-  const int64_t count = std::ssize(samples), limit = encoder_->sizes().most_frames();
-  const int64_t pairs = settings.pairs(count);
-  if (pairs < 1 || pairs > limit) {
+  const int64_t count = std::ssize(out.samples), limit = encoder_->sizes().most_frames();
+  const int64_t pairs = settings.pairs(count), all = settings.pairs(padded);
+  if (pairs < 1 || all > limit) {
     const std::string why =
-        pairs < 1
-            ? fmt::format("{} samples are the least of which there is a row",
-                          settings.least_samples())
-            : fmt::format("which are {} pairs of frames; the audio encoder takes {}", pairs, limit);
+        pairs < 1 ? fmt::format("{} samples are the least of which there is a row",
+                                settings.least_samples())
+                  : fmt::format(
+                        "padded to {}, which are {} pairs of frames; the audio encoder "
+                        "takes {}",
+                        padded, all, limit);
     return fail(ErrorCode::kUsage, fmt::format("{}: a sound of {} samples: {}",
                                                printable(bundle_.path()), count, why));
   }
   out.rows = encoder_->sizes().rows_of_frames(pairs);
-  out.padded = count;
+  out.padded = padded;
   FERRY_RETURN_IF_ERROR(check_rows(out));
+  std::vector<float> samples = out.samples;
+  samples.resize(static_cast<size_t>(padded), 0.0F);
   const std::vector<float> frames = FERRY_TRY(frame_pairs(samples, settings, *pool_));
   out.features = FERRY_TRY(encoder_->encode(frames));
+  out.features.resize(static_cast<size_t>(out.rows * encoder_->row_width()));
   return {};
 }
 
-Result<EncodedSound> SoundRows::encode(std::span<const float> samples, int64_t rate) {
+Result<EncodedSound> SoundRows::encode(std::vector<float> samples, double seconds) {
   EncodedSound out;
-  out.seconds = out.heard = static_cast<double>(samples.size()) / static_cast<double>(rate);
-  std::vector<float> resampled = media::at_rate(samples, rate, media::rate_of(settings_), *pool_);
+  out.seconds = out.heard = seconds;
   if (const auto* windows = std::get_if<media::LogMelSettings>(&settings_)) {
-    FERRY_RETURN_IF_ERROR(encode_windows(std::move(resampled), *windows, out));
-  } else if (const auto* paired = std::get_if<media::PairedMelSettings>(&settings_)) {
-    FERRY_RETURN_IF_ERROR(encode_pairs(std::move(resampled), *paired, out));
+    FERRY_RETURN_IF_ERROR(encode_windows(std::move(samples), *windows, out));
   } else {
     const auto& whole = std::get<media::UsmMelSettings>(settings_);
-    FERRY_RETURN_IF_ERROR(encode_whole(std::move(resampled), whole, out));
+    FERRY_RETURN_IF_ERROR(encode_whole(std::move(samples), whole, out));
   }
   return out;
 }
 
-Result<EncodedSound> SoundRows::encode(const std::string& path) {
+Result<bool> SoundRows::add(std::span<const float> samples, int64_t rate,
+                            std::vector<EncodedSound>& sounds) {
+  const double seconds = static_cast<double>(samples.size()) / static_cast<double>(rate);
+  std::vector<float> resampled = media::at_rate(samples, rate, media::rate_of(settings_), *pool_);
+  const auto* paired = std::get_if<media::PairedMelSettings>(&settings_);
+  if (paired == nullptr) {
+    sounds.push_back(FERRY_TRY(encode(std::move(resampled), seconds)));
+    return false;
+  }
+  EncodedSound added;
+  added.seconds = added.heard = seconds;
+  added.samples = std::move(resampled);
+  const int64_t before = sounds.empty() ? 0 : sounds.front().padded;
+  const int64_t padded = std::max(before, std::ssize(added.samples));
+  FERRY_RETURN_IF_ERROR(encode_pairs(*paired, padded, added));
+  const bool again = padded > before && !sounds.empty();
+  if (again) {
+    std::vector<EncodedSound> longer = sounds;
+    for (EncodedSound& sound : longer) {
+      FERRY_RETURN_IF_ERROR(encode_pairs(*paired, padded, sound));
+    }
+    sounds = std::move(longer);
+  }
+  sounds.push_back(std::move(added));
+  return again;
+}
+
+Result<bool> SoundRows::add(const std::string& path, std::vector<EncodedSound>& sounds) {
   const media::Sound sound = FERRY_TRY(media::read_sound(path));
-  return encode(sound.samples, sound.rate);
+  return add(sound.samples, sound.rate, sounds);
 }
 
 std::vector<runner::EmbeddingRows> rows_of(const SoundTokens& tokens,

@@ -30,6 +30,9 @@ struct EncodedSound {
   // The samples that the feature extractor pads it to, where other sounds of a prompt change that;
   // else 0.
   int64_t padded = 0;
+  // The samples at the rate of the extractor, where the sound is encoded again when a longer one
+  // joins it.
+  std::vector<float> samples = {};
   std::vector<float> features;  // [rows,hidden_size]
 };
 
@@ -47,10 +50,12 @@ class SoundRows {
   // `pool` must outlive this object.
   Status load_encoder(ThreadPool& pool, const runner::MethodOptions& options);
   bool has_encoder() const { return encoder_ != nullptr; }
-  // Encodes samples of one channel at `rate`, and a file. Both require load_encoder(). kUsage for a
-  // sound that is too long for the context or the encoder, or too short for a row.
-  Result<EncodedSound> encode(std::span<const float> samples, int64_t rate);
-  Result<EncodedSound> encode(const std::string& path);
+  // Encodes samples of one channel at `rate`, or a file, and adds the sound to those of a prompt.
+  // Both require load_encoder(). The sounds of a prompt of Granite Speech are padded to the
+  // longest: returns whether sounds before this one were encoded again for that. kUsage for a sound
+  // that is too long for the context or the encoder, or too short for a row; then `sounds` stays.
+  Result<bool> add(std::span<const float> samples, int64_t rate, std::vector<EncodedSound>& sounds);
+  Result<bool> add(const std::string& path, std::vector<EncodedSound>& sounds);
 
   // Whether prompts are those of mistral-common. Others are those of the processor (ImagePrompt).
   bool has_prompts() const { return prompts_.has_value(); }
@@ -65,8 +70,9 @@ class SoundRows {
                         EncodedSound& out);
   Status encode_whole(std::vector<float> samples, const media::UsmMelSettings& settings,
                       EncodedSound& out);
-  Status encode_pairs(std::vector<float> samples, const media::PairedMelSettings& settings,
-                      EncodedSound& out);
+  // Encodes out.samples with zeros behind them up to `padded` samples.
+  Status encode_pairs(const media::PairedMelSettings& settings, int64_t padded, EncodedSound& out);
+  Result<EncodedSound> encode(std::vector<float> samples, double seconds);
 
   packer::Bundle bundle_;  // shares the mapped files
   media::SoundSettings settings_;
@@ -83,8 +89,8 @@ std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
                                            std::span<const EncodedImage> images,
                                            std::span<const EncodedSound> sounds,
                                            std::span<const EncodedVideo> videos = {});
-// Returns the rows of each sound of a prompt. kUnsupported for sounds of Gemma 3n or Granite Speech
-// that the feature extractor would pad to the longest one: their models hear the padding.
+// Returns the rows of each sound of a prompt. kUnsupported for sounds of Gemma 3n that the feature
+// extractor would pad to the longest one: its model hears the padding, and hides rows by a mask.
 Result<std::vector<int64_t>> row_counts(std::span<const EncodedSound> sounds);
 
 }  // namespace ferry::prompt

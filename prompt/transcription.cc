@@ -298,7 +298,7 @@ Result<Transcript> Transcriber::transcribe_rows(std::span<const float> samples, 
   std::vector<EncodedSound> sounds;
   {
     const Stopwatch watch(out.encode_seconds);
-    sounds.push_back(FERRY_TRY(rows_->encode(samples, rate)));
+    FERRY_TRY(rows_->add(samples, rate, sounds));
   }
   out.windows = sounds.front().windows;
   const SoundTokens tokens =

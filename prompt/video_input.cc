@@ -27,7 +27,7 @@ PreprocessedVideo describe_video(const media::VideoReader& reader,
   }
   out.group_seconds = reader.group_seconds();
   out.layout.groups = reader.groups();
-  out.layout.tokens = int64_t{out.blocks.rows} * out.blocks.columns;
+  out.layout.tokens = settings.frame_tokens > 0 ? settings.frame_tokens : reader.tokens();
   out.layout.duration = reader.seconds();
   const int64_t group = settings.group(), last = std::ssize(out.taken) - 1;
   for (int64_t first = 0; first <= last; first += group) {
@@ -53,11 +53,13 @@ std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
       runner::EmbeddingRows one;
       one.first = firsts[run];
       one.values = std::span(videos[i].features).subspan(run * size, size);
-      one.grid_rows = videos[i].file.blocks.rows;
-      one.grid_columns = videos[i].file.blocks.columns;
-      one.grid_frames = videos[i].file.layout.groups / std::ssize(firsts);
-      one.frame_step = videos[i].step;
-      if (one.grid_frames > 1) one.prompt_tokens = std::ssize(prompt.ids);
+      if (const media::Grid& blocks = videos[i].file.blocks; blocks != media::Grid{}) {
+        one.grid_rows = blocks.rows;
+        one.grid_columns = blocks.columns;
+        one.grid_frames = videos[i].file.layout.groups / std::ssize(firsts);
+        one.frame_step = videos[i].step;
+        if (one.grid_frames > 1) one.prompt_tokens = std::ssize(prompt.ids);
+      }
       rows.push_back(one);
     }
   }
@@ -74,6 +76,44 @@ Result<media::VideoSettings> video_settings(const packer::Bundle& bundle) {
                                     printable(bundle.text_directory()));
 }
 
+namespace {
+
+// Returns kBadInput unless the frames are what the vision encoder takes.
+Status check_frames(const packer::Bundle& bundle, const media::VideoSettings& settings,
+                    const runner::VisionEncoder::Sizes& sizes) {
+  const media::Settings& frame = settings.frame;
+  if (settings.frame_tokens > 0) {
+    if (sizes.tiles && sizes.image_size == frame.tile &&
+        sizes.tiles->rows_of_frame() == settings.frame_tokens) {
+      return {};
+    }
+    return bad_input(fmt::format(
+        "{}: the video processor makes frames of {} x {} pixels of {} tokens, the "
+        "vision encoder takes {} x {} and makes {}",
+        printable(bundle.path()), frame.tile, frame.tile, settings.frame_tokens, sizes.image_size,
+        sizes.image_size, sizes.tiles ? sizes.tiles->rows_of_frame() : 0));
+  }
+  // A frame may have fewer patches than the list of a picture.
+  const int64_t square = int64_t{frame.merge} * frame.merge;
+  const bool fits = frame.has_patches() && sizes.patches >= frame.max_patches() &&
+                    sizes.patches == sizes.rows * square &&
+                    sizes.tile.back() == int64_t{3} * frame.patch * frame.patch;
+  return fits ? Status() : check_tiles(bundle, frame);
+}
+
+// Computes the rows of a group of frames.
+Result<std::vector<float>> encode_group(std::vector<float> pixels, const PreprocessedVideo& file,
+                                        runner::VisionEncoder& encoder) {
+  const runner::VisionEncoder::Sizes& sizes = encoder.sizes();
+  if (sizes.patches > 0) pixels.resize(static_cast<size_t>(sizes.tile[1] * sizes.tile[2]), 0.0F);
+  const ImageShape shape = sizes.tiles ? ImageShape{1, 1}  // of one tile
+                                       : ImageShape{file.grid.rows, file.grid.columns};
+  const auto shapes = std::span(&shape, shape.rows > 0 ? 1 : 0);
+  return encoder.encode(pixels, shapes);
+}
+
+}  // namespace
+
 Status check_videos(const packer::Bundle& bundle, const media::VideoSettings& settings,
                     const ImagePrompt& prompts) {
   const std::string where = printable(bundle.path());
@@ -85,8 +125,9 @@ Status check_videos(const packer::Bundle& bundle, const media::VideoSettings& se
                     ": a bundle for pictures of one size takes no videos: convert without "
                     "--layout one-program");
   }
-  FERRY_RETURN_IF_ERROR(check_tiles(bundle, settings.frame));
-  if (!settings.frame.any_shape()) return {};
+  FERRY_RETURN_IF_ERROR(check_frames(bundle, settings, sizes));
+  // Frames that are images have the placeholder of these.
+  if (prompts.video_id() == prompts.placeholder_id()) return {};
   if (!manifest.video_token_id) {
     return fail(ErrorCode::kUnsupported,
                 where + ": the bundle states no video_token_id: convert it again");
@@ -105,7 +146,7 @@ Result<EncodedVideo> encode_video(const media::Video& video, const media::VideoS
   EncodedVideo out;
   out.file = describe_video(reader, settings);
   // Before anything is encoded, because memory grows with the rows.
-  const int64_t rows = settings.frame.any_shape() ? out.file.layout.tokens : encoder.rows();
+  const int64_t own = out.file.layout.tokens, rows = own > 0 ? own : encoder.rows();
   const int64_t most = std::min(bundle.manifest().positions(), kMaxImageTokens);
   if (reader.groups() > most / std::max(rows, int64_t{1})) {
     return fail(ErrorCode::kUsage,
@@ -113,13 +154,14 @@ Result<EncodedVideo> encode_video(const media::Video& video, const media::VideoS
                             "fewer frames",
                             printable(video.path), reader.groups(), rows, most));
   }
-  const ImageShape shape = {out.file.grid.rows, out.file.grid.columns};
   for (int64_t group = 0; group < reader.groups(); ++group) {
     FERRY_RETURN_IF_ERROR(check_interrupt());
-    const std::vector<float> pixels = FERRY_TRY(reader.group(group));
-    const auto shapes = std::span(&shape, settings.frame.any_shape() ? 1 : 0);
-    const std::vector<float> made = FERRY_TRY(encoder.encode(pixels, shapes));
+    std::vector<float> pixels = FERRY_TRY(reader.group(group));
+    const std::vector<float> made = FERRY_TRY(encode_group(std::move(pixels), out.file, encoder));
     out.features.insert(out.features.end(), made.begin(), made.end());
+  }
+  if (const auto& tiles = encoder.sizes().tiles) {
+    out.features = runner::pool_video(*tiles, out.features, static_cast<size_t>(encoder.width()));
   }
   if (const auto& rate = bundle.manifest().tokens_per_second) {
     out.step = static_cast<float>(*rate) * static_cast<float>(out.file.group_seconds);

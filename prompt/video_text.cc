@@ -39,7 +39,7 @@ std::string run_of(const ImageProcessor& p, std::string_view token, int64_t coun
 
 std::string run_text(const ImageProcessor& p, const VideoLayout& video) {
   std::string out;
-  const int64_t count = video.tokens_of(p) * video.groups;
+  const int64_t count = video.tokens_of_run(p);
   for (int64_t i = 0; i < count; ++i) out += p.video;
   return out;
 }
@@ -48,6 +48,21 @@ std::string timed_text(const ImageProcessor& p, const VideoLayout& video) {
   std::string out;
   for (const double seconds : video.seconds) {
     out += fmt::format("<{:.1f} seconds>", seconds) + run_of(p, p.video, video.tokens_of(p));
+  }
+  return out;
+}
+
+// Returns the minute and the second, of two digits or more.
+std::string clock_time(double seconds) {
+  const auto second = static_cast<int64_t>(seconds);
+  return fmt::format("{:02}:{:02}", second / 60, second % 60);
+}
+
+std::string clock_text(const ImageProcessor& p, const VideoLayout& video) {
+  std::string out;
+  for (const double seconds : video.seconds) {
+    out += (out.empty() ? "" : " ") + clock_time(seconds) + " ";
+    out += run_of(p, p.video, video.tokens_of(p));
   }
   return out;
 }
@@ -71,8 +86,7 @@ std::string story_text(const ImageProcessor& p, const VideoLayout& video, int64_
       fmt::format("You are provided the following series of {} frames from a {} [H:MM:SS] video.\n",
                   number_words(counted), length);
   for (const double seconds : video.seconds) {
-    const auto second = static_cast<int64_t>(seconds);
-    out += fmt::format("\nFrame from {:02}:{:02}:{}{}", second / 60, second % 60, p.open, p.global);
+    out += fmt::format("\nFrame from {}:{}{}", clock_time(seconds), p.open, p.global);
     for (int64_t i = 0; i < video.tokens_of(p); ++i) out += p.image;
     out += p.close;
   }
@@ -87,6 +101,8 @@ std::string video_text(const ImageProcessor& p, const VideoLayout& video, int64_
       return numbered_text(p, video);
     case VideoText::kStory:
       return story_text(p, video, counted);
+    case VideoText::kClock:
+      return clock_text(p, video);
     default:
       return run_text(p, video);
   }
@@ -98,6 +114,11 @@ Result<int64_t> check_videos(const ImageProcessor& p, std::span<const VideoLayou
   int64_t tokens = 0, most = 0;
   for (const VideoLayout& video : videos) {
     const int64_t each = video.tokens_of(p);
+    if (p.ends_videos() && video.groups != videos.front().groups) {
+      return bad_input(
+          fmt::format("{}: videos of {} and {} frames in one prompt: the reference fails", where,
+                      videos.front().groups, video.groups));
+    }
     if (each < 1 || video.groups < 1 || std::ssize(video.seconds) != video.groups) {
       return fail(ErrorCode::kInternal, where + ": a video without tokens");
     }

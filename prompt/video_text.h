@@ -1,6 +1,6 @@
 // Replaces the placeholders of videos by the texts that stand for their frames. It needs no
-// tokenizer. Source: transformers, replace_video_token() of models/qwen2_5_vl, qwen3_vl, smolvlm
-// and internvl.
+// tokenizer. Source: transformers, replace_video_token() of models/qwen2_5_vl, qwen3_vl, smolvlm,
+// internvl, gemma4 and llava_onevision.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,8 @@ struct VideoLayout {
     return processor.runs_videos() ? 1 : groups;
   }
   int64_t tokens_of_run(const ImageProcessor& processor) const {
-    return tokens_of(processor) * groups / runs(processor);
+    const int64_t last = processor.ends_videos() ? 1 : 0;
+    return tokens_of(processor) * groups / runs(processor) + last;
   }
 };
 

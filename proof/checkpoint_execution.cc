@@ -59,8 +59,10 @@ std::vector<Call> several_calls_of(const RecordedPrompt& prompt,
   std::vector<Call> calls;
   int64_t begin = 0;
   for (int64_t next : {end / 2, end - 1, end, length}) {
-    for (const PromptImages::Run& run : prompt.images.runs) {
-      if (run.first < next && next < run.first + run.count) next = run.first;
+    for (const PromptImages* images : prompt.images.kinds()) {
+      for (const PromptImages::Run& run : images->runs) {
+        if (run.first < next && next < run.first + run.count) next = run.first;
+      }
     }
     if (next < prompt.images.two_way_tokens) continue;
     if (next <= begin) continue;
@@ -126,7 +128,9 @@ class F32Path {
     }
     for (RecordedPrompt& prompt : prompts_) {
       if (!options.follow_routes) prompt.routes.clear();  // the routers choose the experts
-      fit_images(conversion.plan->manifest(), prompt.images);
+      for (PromptImages* images : prompt.images.kinds()) {
+        fit_images(conversion.plan->manifest(), *images);
+      }
       const std::optional<int64_t> rope_switch = conversion.plan->manifest().rope_switch;
       add_run(prompt, calls_of(prompt, rope_switch));
       if (in_several_calls_) add_run(prompt, several_calls_of(prompt, rope_switch));
@@ -170,8 +174,12 @@ class F32Path {
   // intermediate tensors of the encoder.
   Status encode_images(LoadedPart& part, const RowEncoder& encoder) {
     for (size_t i = 0; i < prompts_.size(); ++i) {
-      PromptImages& images = prompts_[i].images;
-      if (images.pixels.empty() || images.encoder->role != encoder.role) continue;
+      const auto kinds = prompts_[i].images.kinds();
+      const auto own = std::ranges::find_if(kinds, [&](const PromptImages* kind) {
+        return !kind->pixels.empty() && kind->encoder->role == encoder.role;
+      });
+      if (own == kinds.end()) continue;
+      PromptImages& images = **own;
       Tower tower;
       for (const graph::LoweredProbe& probe : part.lowered().probes) {
         FERRY_RETURN_IF_ERROR(part.method().observe(
@@ -246,7 +254,7 @@ class F32Path {
         const Call& call = run.calls[i];
         const auto count = std::ssize(call.tokens);
         FERRY_RETURN_IF_ERROR(
-            merge_image_rows(images, images.features, call.position, count, run.passed[i]));
+            merge_image_rows(images, images.rows(), call.position, count, run.passed[i]));
         const Passed& merged = run.passed[i].at(std::string(kEmbeddingsPort));
         // A decoder that makes what its first layer takes of its rows has a probe for that.
         const converters::ModelConfig& config = conversion_.mapped.config;

@@ -6,6 +6,8 @@
 
 #include "core/image_grid.h"
 #include "core/program_interface.h"
+#include "proof/listed_pictures.h"
+#include "proof/prompt_videos.h"
 #include "proof/row_ports.h"
 #include "runner/deepstack_rows.h"
 #include "runner/method.h"
@@ -120,8 +122,9 @@ Result<std::vector<float>> encode_images(LoadedPart& part, const PromptImages& i
     }
     if (!images.tiled) return features;
     const auto rows = static_cast<int64_t>(tiles) * images.tiled->rows_of_tile();
-    return runner::pack_pictures(*images.tiled, images.shapes, features,
-                                 std::ssize(features) / rows, "image_features");
+    return rows_of_encoded(
+        images, FERRY_TRY(runner::pack_pictures(*images.tiled, images.shapes, features,
+                                                std::ssize(features) / rows, "image_features")));
   }
   for (const ImageShape& shape : images.shapes) {
     const auto size = static_cast<size_t>(shape.patches() * images.pixel_shape[1]);
@@ -138,16 +141,7 @@ namespace {
 void fit_lists(const packer::Manifest& manifest, PromptImages& images) {
   const Shape tile = tile_shape(manifest);
   if (picture_of(manifest) || tile.size() != 3 || images.pixel_shape.size() != 3) return;
-  const auto width = static_cast<size_t>(images.pixel_shape[2]);
-  const size_t from = static_cast<size_t>(images.pixel_shape[1]) * width;
-  const size_t to = static_cast<size_t>(tile[1]) * width;
-  std::vector<float> pixels(static_cast<size_t>(images.pixel_shape[0]) * to, 0.0F);
-  for (size_t i = 0; i < static_cast<size_t>(images.pixel_shape[0]); ++i) {
-    const auto list = std::span(images.pixels).subspan(i * from, std::min(from, to));
-    std::ranges::copy(list, pixels.begin() + static_cast<std::ptrdiff_t>(i * to));
-  }
-  images.pixels = std::move(pixels);
-  images.pixel_shape[1] = tile[1];
+  fit_list_length(images.pixel_shape, images.pixels, tile[1]);
   images.picture.reset();
   images.list.reset();
 }
@@ -167,16 +161,17 @@ void fit_images(const packer::Manifest& manifest, PromptImages& images) {
   }
 }
 
-Status merge_image_rows(const PromptImages& images, std::span<const float> features,
+Status merge_image_rows(const PromptImages& images, std::span<const runner::EmbeddingRows> all,
                         int64_t position, int64_t count, PassedTensors& passed) {
-  const std::vector<runner::EmbeddingRows> all = images.rows_of(features);
   Passed& embeddings = passed.at(std::string(kEmbeddingsPort));
   const int64_t width = embeddings.shape.back();
-  const int64_t total = images.row_count();
-  if (total > 0 && std::ssize(features) % (total * width) != 0) {
+  int64_t total = 0, given = 0;
+  for (const PromptImages* kind : images.kinds()) total += kind->row_count();
+  for (const runner::EmbeddingRows& rows : all) given += std::ssize(rows.values);
+  if (total > 0 && given % (total * width) != 0) {
     return fail(ErrorCode::kInternal, "placeholders of an image do not fit its features");
   }
-  const int64_t stride = total > 0 ? std::ssize(features) / total : width;
+  const int64_t stride = total > 0 ? given / total : width;
   std::vector<float> values = floats_in(embeddings);
   for (const runner::EmbeddingRows& rows : all) {
     for (int64_t row = 0; row < std::ssize(rows.values) / stride; ++row) {

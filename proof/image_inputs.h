@@ -17,9 +17,9 @@ namespace ferry::proof {
 Result<std::vector<float>> encode_images(LoadedPart& part, const PromptImages& images);
 
 // Puts the rows of images at their places in the embeddings of `passed`, which are those of `count`
-// tokens from `position` on, and adds the inputs that say where images are. `features` are those of
-// all images.
-Status merge_image_rows(const PromptImages& images, std::span<const float> features,
+// tokens from `position` on, and adds the inputs that say where images are. `all` are the rows of
+// all kinds.
+Status merge_image_rows(const PromptImages& images, std::span<const runner::EmbeddingRows> all,
                         int64_t position, int64_t count, PassedTensors& passed);
 
 // Makes images of any shape fit programs that take them as `manifest` says, which need not be those

@@ -7,6 +7,7 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "proof/listed_pictures.h"
 #include "proof/prompt_videos.h"
 #include "proof/row_ports.h"
 #include "proof/tiled_pictures.h"
@@ -19,6 +20,9 @@ namespace {
 // The heights and widths of images that are planes, in pixels.
 constexpr const char* kImageSizes = "image_sizes";
 constexpr int64_t kMostGroups = 1 << 16;  // of frames of a video
+constexpr const char* kImageGrids = "image_grid_thw";
+constexpr const char* kVideoGrids = "video_grid_thw";
+constexpr const char* kVideoPixels = "pixel_values_videos";
 
 int64_t count_of(const std::vector<int64_t>& ids, int64_t id) {
   return std::ranges::count(ids, id);
@@ -32,6 +36,9 @@ Result<int64_t> placeholder(const ReferencePrompt& prompt, const packer::Manifes
     return bad_input(who + ": the bundle states no audio_token_id");
   }
   if (prompt.has_videos()) {
+    if (prompt.has_stills() && !manifest.image_token_id) {
+      return bad_input(who + ": the bundle states no image_token_id");
+    }
     if (manifest.video_token_id) return *manifest.video_token_id;
     return bad_input(who + ": the bundle states no video_token_id: convert again");
   }
@@ -90,11 +97,13 @@ Status add_shape(const packer::Manifest& manifest, ImageShape shape, const std::
   return check_image_shape(*manifest.image_grid, shape, most_blocks(manifest), who);
 }
 
-// Reads the rows and columns of patches of images of any shape, and of the groups of frames of
+// Reads the rows and columns of patches of images of any shape, or of the groups of frames of
 // videos.
-Status read_grids(const Reference& reference, const ReferencePrompt& prompt,
-                  const packer::Manifest& manifest, PromptImages& images) {
-  const std::string name = grids_name(prompt), who = name_of(reference, prompt);
+Status read_grids_of(const Reference& reference, const ReferencePrompt& prompt,
+                     const packer::Manifest& manifest, bool videos, PromptImages& images) {
+  const std::string who = name_of(reference, prompt);
+  const std::string name = videos ? kVideoGrids : kImageGrids;
+  if (!prompt.has(name)) return bad_input(fmt::format("{}: has no {}", who, name));
   const Shape shape = reference.shape(prompt, name);
   if (shape.size() != 2 || shape[0] < 1 || shape[1] != 3) {
     return bad_input(
@@ -102,18 +111,29 @@ Status read_grids(const Reference& reference, const ReferencePrompt& prompt,
   }
   const std::vector<int64_t> numbers = FERRY_TRY(reference.integers(prompt, name, shape));
   for (size_t i = 0; i < numbers.size(); i += 3) {
-    const int64_t groups = numbers[i], most = prompt.has_videos() ? kMostGroups : 1;
+    const int64_t groups = numbers[i], most = videos ? kMostGroups : 1;
     if (groups < 1 || groups > most) {
       return fail(
           ErrorCode::kUnsupported,
           fmt::format("{}: {} has an image of {} frames: not supported", who, name, groups));
     }
-    if (prompt.has_videos()) images.video_groups.push_back(groups);
+    if (videos) images.video_groups.push_back(groups);
     for (int64_t group = 0; group < groups; ++group) {
       FERRY_RETURN_IF_ERROR(add_shape(manifest, {numbers[i + 1], numbers[i + 2]}, who, images));
     }
   }
   return {};
+}
+
+Status read_grids(const Reference& reference, const ReferencePrompt& prompt,
+                  const packer::Manifest& manifest, PromptImages& images) {
+  const bool both = prompt.has_videos() && prompt.has_stills();
+  if (both || !prompt.has_videos()) {
+    FERRY_RETURN_IF_ERROR(read_grids_of(reference, prompt, manifest, /*videos=*/false, images));
+  }
+  if (both) images.stills = images.shapes.size();
+  if (!prompt.has_videos()) return {};
+  return read_grids_of(reference, prompt, manifest, /*videos=*/true, images);
 }
 
 // Reads the sizes of images in planes, in pixels.
@@ -148,10 +168,14 @@ Status read_shapes(const Reference& reference, const ReferencePrompt& prompt,
   return read(reference, prompt, manifest, images);
 }
 
-int64_t blocks_of(const PromptImages& images) {
+int64_t patches_of(std::span<const ImageShape> shapes) {
   int64_t patches = 0;
-  for (const ImageShape& shape : images.shapes) patches += shape.patches();
-  return patches / (images.grid->merge_size * images.grid->merge_size);
+  for (const ImageShape& shape : shapes) patches += shape.patches();
+  return patches;
+}
+
+int64_t blocks_of(const PromptImages& images) {
+  return patches_of(images.shapes) / (images.grid->merge_size * images.grid->merge_size);
 }
 
 // Cuts images in planes [images,3,H,W] into patches.
@@ -183,28 +207,35 @@ Status read_patches(const Reference& reference, const ReferencePrompt& prompt,
                     PromptImages& images) {
   if (prompt.has(kImageSizes)) return cut_planes(reference, prompt, images);
   const ImageGrid& grid = *images.grid;
-  const Shape expected = {blocks_of(images) * grid.merge_size * grid.merge_size,
-                          3 * grid.patch_size * grid.patch_size * grid.temporal_patch_size};
-  const std::string name = patches_name(prompt);
-  const Shape& shape = reference.shape(prompt, name);
-  if (shape != expected) {
-    return bad_input(fmt::format("{}: {} are {}, the vision encoder takes {} for {}",
-                                 name_of(reference, prompt), name, to_string(shape),
-                                 to_string(expected), grids_name(prompt)));
+  const int64_t values = 3 * grid.patch_size * grid.patch_size * grid.temporal_patch_size;
+  const std::span<const ImageShape> all = images.shapes;
+  const size_t stills = prompt.has_videos() ? images.stills : all.size();
+  for (const bool videos : {false, true}) {
+    const auto shapes = videos ? all.subspan(stills) : all.first(stills);
+    if (shapes.empty()) continue;
+    const std::string name = videos ? kVideoPixels : std::string(kPixelValuesPort);
+    const Shape expected = {patches_of(shapes), values};
+    const Shape shape = prompt.has(name) ? reference.shape(prompt, name) : Shape();
+    if (shape != expected) {
+      return bad_input(fmt::format("{}: {} are {}, the vision encoder takes {} for {}",
+                                   name_of(reference, prompt), name, to_string(shape),
+                                   to_string(expected), videos ? kVideoGrids : kImageGrids));
+    }
+    const std::vector<float> own = FERRY_TRY(reference.floats(prompt, name, shape));
+    images.pixels.insert(images.pixels.end(), own.begin(), own.end());
   }
-  images.pixels = FERRY_TRY(reference.floats(prompt, name, shape));
-  images.pixel_shape = expected;
+  images.pixel_shape = {patches_of(all), values};
   return {};
 }
 
-// Gives each run of placeholders the shape of its image, where images have places in three
-// dimensions.
-Status place_images(PromptImages& images, const std::string& who) {
-  if (images.runs.size() != images.shapes.size()) {
-    return bad_input(fmt::format("{}: {} runs of placeholders for {} images", who,
-                                 images.runs.size(), images.shapes.size()));
+// Gives each of the first `count` runs of placeholders the shape of its image, where images have
+// places in three dimensions.
+Status place_images(PromptImages& images, size_t count, const std::string& who) {
+  if (images.runs.size() < count) {
+    return bad_input(
+        fmt::format("{}: {} runs of placeholders for {} images", who, images.runs.size(), count));
   }
-  for (size_t i = 0; i < images.runs.size(); ++i) {
+  for (size_t i = 0; i < count; ++i) {
     PromptImages::Run& run = images.runs[i];
     run.grid_rows = images.shapes[i].rows / images.grid->merge_size;
     run.grid_columns = images.shapes[i].columns / images.grid->merge_size;
@@ -215,92 +246,15 @@ Status place_images(PromptImages& images, const std::string& who) {
   return {};
 }
 
-constexpr const char* kLastTowerState = "vision_last_hidden_state";
-constexpr const char* kPositions = "image_position_ids";
-
-// Returns the rows and columns of lists of patches whose columns and rows are `positions`, i64
-// [tiles,patches,2]. The patches must stand row by row, with -1 for padding behind them.
-Result<std::vector<int64_t>> sides_of(std::span<const int64_t> positions, int64_t tiles,
-                                      int64_t patches, const std::string& who) {
-  std::vector<int64_t> sides;
-  for (int64_t tile = 0; tile < tiles; ++tile) {
-    const auto size = static_cast<size_t>(2 * patches);
-    const auto own = positions.subspan(static_cast<size_t>(tile) * size, size);
-    int64_t rows = 0, columns = 0;
-    for (size_t i = 0; i < size; i += 2) {
-      columns = std::max(columns, std::min(own[i], patches - 1) + 1);
-      rows = std::max(rows, std::min(own[i + 1], patches - 1) + 1);
-    }
-    for (int64_t patch = 0; patch < patches; ++patch) {
-      const bool inside = columns > 0 && patch < rows * columns;
-      const auto at = static_cast<size_t>(2 * patch);
-      if (own[at] == (inside ? patch % columns : -1) &&
-          own[at + 1] == (inside ? patch / columns : -1)) {
-        continue;
-      }
-      return bad_input(fmt::format("{}: {}: the patches of image {} do not stand row by row", who,
-                                   kPositions, tile));
-    }
-    sides.insert(sides.end(), {rows, columns});
-  }
-  return sides;
-}
-
-// Returns the rows and columns of each list of patches.
-Result<std::vector<int64_t>> read_sides(const Reference& reference, const ReferencePrompt& prompt,
-                                        int64_t tiles, int64_t patches) {
-  if (prompt.has("spatial_shapes")) {
-    return reference.integers(prompt, "spatial_shapes", {tiles, 2});
-  }
-  if (prompt.has(kPositions)) {
-    const auto positions = FERRY_TRY(reference.integers(prompt, kPositions, {tiles, patches, 2}));
-    return sides_of(positions, tiles, patches, name_of(reference, prompt));
-  }
-  return bad_input(fmt::format("{}: has pixel_values and neither spatial_shapes nor {}",
-                               name_of(reference, prompt), kPositions));
-}
-
-// Reads the shapes of lists of patches, of which `rows` features are made. The mask, if there is
-// one, must say the same.
-Status read_list_shapes(const Reference& reference, const ReferencePrompt& prompt, int64_t rows,
-                        PromptImages& images) {
-  const int64_t tiles = images.pixel_shape[0], patches = images.pixel_shape[1];
-  const std::vector<int64_t> sides = FERRY_TRY(read_sides(reference, prompt, tiles, patches));
-  if (prompt.has(kLastTowerState)) {
-    const Shape& shape = reference.shape(prompt, kLastTowerState);
-    const bool apart =
-        shape.size() == 3 && shape[0] == tiles && (shape[1] == patches || shape[1] == rows);
-    images.joins_states = shape.size() == 3 && !apart;
-  }
-  const runner::VisionEncoder::Sizes sizes{.patches = patches, .rows = rows};
-  const auto takes = [&](const ImageShape& shape) {
-    return images.picture ? shape == *images.picture && shape.patches() <= patches
-                          : sizes.takes(shape);
-  };
-  std::vector<int64_t> mask;
-  for (size_t i = 0; i < sides.size(); i += 2) {
-    const int64_t height = sides[i], width = sides[i + 1];
-    images.shapes.push_back({height, width});
-    if (!takes(images.shapes.back())) {
-      return bad_input(
-          fmt::format("{}: spatial_shapes: the vision encoder takes no {} x {} patches",
-                      name_of(reference, prompt), height, width));
-    }
-    for (int64_t patch = 0; patch < patches; ++patch) mask.push_back(patch < height * width);
-  }
-  if (!prompt.has("pixel_attention_mask")) return {};
-  if (FERRY_TRY(reference.integers(prompt, "pixel_attention_mask", {tiles, patches})) == mask) {
-    return {};
-  }
-  return bad_input(name_of(reference, prompt) +
-                   ": pixel_attention_mask and spatial_shapes differ in the number of patches");
-}
-
 Status read_pixels(const Reference& reference, const ReferencePrompt& prompt,
                    const packer::Manifest& manifest, PromptImages& images) {
   if (images.grid) return read_patches(reference, prompt, images);
+  if (manifest.image_tiles && prompt.has_videos()) {
+    return read_tiled_videos(reference, prompt, manifest, images);
+  }
   if (manifest.image_tiles) return read_tiled(reference, prompt, manifest, images);
-  Shape shape = reference.shape(prompt, "pixel_values");
+  const std::string name = patches_name(prompt);
+  Shape shape = reference.shape(prompt, name);
   const bool batch = shape.size() == 5 && shape[0] == 1;
   Shape tiles = batch ? Shape(shape.begin() + 1, shape.end()) : shape;
   Shape expected = tile_shape(manifest);
@@ -309,19 +263,24 @@ Status read_pixels(const Reference& reference, const ReferencePrompt& prompt,
     images.picture = picture_of(manifest);
     expected = {1, tiles.size() == 3 ? tiles[1] : 1, images.list->values()};
   }
+  const int64_t longest = expected.size() == 3 ? expected[1] : 0;
   if (!expected.empty() && expected.size() == tiles.size() && tiles[0] > 0) {
     expected[0] = tiles[0];
+    // The lists of frames may be shorter than those of images.
+    if (prompt.has_videos() && longest > 0) expected[1] = std::clamp<int64_t>(tiles[1], 1, longest);
   }
   if (expected.empty() || tiles != expected) {
-    return bad_input(fmt::format("{}: pixel_values are {}, the vision encoder takes tiles of {}",
-                                 name_of(reference, prompt), to_string(shape),
+    return bad_input(fmt::format("{}: {} are {}, the vision encoder takes tiles of {}",
+                                 name_of(reference, prompt), name, to_string(shape),
                                  to_string(expected)));
   }
-  images.pixels = FERRY_TRY(reference.floats(prompt, "pixel_values", shape));
+  images.pixels = FERRY_TRY(reference.floats(prompt, name, shape));
   images.pixel_shape = std::move(tiles);
   if (batch) drop_padding(images);
   if (images.pixel_shape.size() == 4) return {};
-  return read_list_shapes(reference, prompt, rows_of_tile(manifest), images);
+  FERRY_RETURN_IF_ERROR(
+      read_list_shapes(reference, prompt, longest, rows_of_tile(manifest), images));
+  return prompt.has_videos() ? read_listed_videos(reference, prompt, longest, images) : Status();
 }
 
 // Reads the windows of frames of sounds, or the frames of one sound.
@@ -361,26 +320,41 @@ Status read_features(const Reference& reference, const ReferencePrompt& prompt,
   return {};
 }
 
-// The types of some processors, which tell their models where images are; without a placeholder,
-// that all tokens attend to each other.
+// The types of tokens by which some processors tell their models where images are. Where all tokens
+// attend to each other, there are none.
+std::map<int64_t, int64_t> known_types(const packer::Manifest& manifest, int64_t placeholder) {
+  std::map<int64_t, int64_t> types;
+  if (manifest.two_way_prompts) return types;
+  if (manifest.video_token_id) types[*manifest.video_token_id] = 2;
+  if (manifest.audio_token_id) types[*manifest.audio_token_id] = 3;
+  if (manifest.image_token_id) types[*manifest.image_token_id] = 1;
+  types.try_emplace(placeholder, 1);
+  return types;
+}
+
 Status check_token_types(const Reference& reference, const ReferencePrompt& prompt,
-                         const std::string& name, std::optional<int64_t> placeholder) {
+                         const std::string& name, const std::map<int64_t, int64_t>& known) {
   if (!prompt.has(name)) return {};
-  const int64_t type = prompt.has_videos() ? 2 : 1;  // of placeholders
   const std::vector<int64_t> types =
       FERRY_TRY(reference.integers(prompt, name, {1, std::ssize(prompt.input_ids)}));
   for (size_t i = 0; i < types.size(); ++i) {
-    if (types[i] == (prompt.input_ids[i] == placeholder ? type : 0)) continue;
-    if (!placeholder) {
-      return bad_input(fmt::format("{}: {}: {} for a token of a prompt, expected 0",
-                                   name_of(reference, prompt), name, types[i]));
-    }
-    return bad_input(
-        fmt::format("{}: {}: {} for token {}, where token {} alone stands "
-                    "for an image",
-                    name_of(reference, prompt), name, types[i], prompt.input_ids[i], *placeholder));
+    const auto found = known.find(prompt.input_ids[i]);
+    const int64_t type = found == known.end() ? 0 : found->second;
+    if (types[i] == type) continue;
+    return bad_input(fmt::format("{}: {}: {} for token {}, expected {}", name_of(reference, prompt),
+                                 name, types[i], prompt.input_ids[i], type));
   }
   return {};
+}
+
+// Returns, of parts of `size` values, the first `kept` values of each.
+std::vector<float> first_rows(std::span<const float> values, int64_t size, int64_t kept) {
+  std::vector<float> out;
+  for (; !values.empty(); values = values.subspan(static_cast<size_t>(size))) {
+    const auto own = values.first(static_cast<size_t>(kept));
+    out.insert(out.end(), own.begin(), own.end());
+  }
+  return out;
 }
 
 }  // namespace
@@ -398,6 +372,10 @@ Shape join_tower(const PromptImages& images, std::string_view name, Shape shape,
     }
     values = std::move(kept);
   } else if (!images.grid) {
+    if (images.list_patches > 0 && shape[1] == images.pixel_shape[1]) {
+      values = first_rows(values, shape[1] * width, images.list_patches * width);
+      shape[1] = images.list_patches;
+    }
     shape[0] = images.pixel_shape[0];
     return shape;
   }
@@ -406,6 +384,9 @@ Shape join_tower(const PromptImages& images, std::string_view name, Shape shape,
 
 int64_t PromptImages::rows_of_pictures() const {
   int64_t rows = 0;
+  for (const int64_t frames : video_groups) {
+    if (tiled) rows += frames * tiled->rows_of_frame() + 1;
+  }
   for (size_t i = 0; i < tile_counts.size(); ++i) rows += tiled->rows_of(shapes[i], tile_counts[i]);
   return rows;
 }
@@ -432,22 +413,57 @@ std::vector<runner::EmbeddingRows> PromptImages::rows_of(std::span<const float> 
   return views;
 }
 
-Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt& prompt,
-                               const packer::Manifest& manifest) {
+std::vector<runner::EmbeddingRows> PromptImages::rows() const {
+  std::vector<runner::EmbeddingRows> views;
+  for (const PromptImages* kind : kinds()) {
+    const std::vector<runner::EmbeddingRows> own = kind->rows_of(kind->features);
+    views.insert(views.end(), own.begin(), own.end());
+  }
+  std::ranges::sort(views, {}, &runner::EmbeddingRows::first);
+  return views;
+}
+
+std::vector<PromptImages*> PromptImages::kinds() {
+  std::vector<PromptImages*> all = {this};
+  for (PromptImages& other : others) all.push_back(&other);
+  return all;
+}
+std::vector<const PromptImages*> PromptImages::kinds() const {
+  std::vector<const PromptImages*> all = {this};
+  for (const PromptImages& other : others) all.push_back(&other);
+  return all;
+}
+
+namespace {
+
+// Gives the runs of images and videos their places.
+Status place_runs(const Reference& reference, const ReferencePrompt& prompt,
+                  const packer::Manifest& manifest, PromptImages& images) {
+  const std::string who = name_of(reference, prompt);
+  const bool whole = prompt.has_videos() && !has_groups_apart(images);
+  if (whole) {
+    FERRY_RETURN_IF_ERROR(place_images(images, images.stills, who));
+    return place_videos(reference, prompt, manifest, images);
+  }
+  if (images.runs.size() == images.shapes.size()) {
+    return place_images(images, images.shapes.size(), who);
+  }
+  return bad_input(fmt::format("{}: {} runs of placeholders for {} images", who, images.runs.size(),
+                               images.shapes.size()));
+}
+
+// Returns what an encoder makes rows of.
+Result<PromptImages> kind_of(const Reference& reference, const ReferencePrompt& prompt,
+                             const packer::Manifest& manifest, const RowEncoder& encoder) {
   PromptImages images;
+  images.encoder = &encoder;
   images.width = manifest.hidden_size;
   images.tokens = std::ssize(prompt.input_ids);
   const std::string who = name_of(reference, prompt);
-  if (const RowEncoder* rows = rows_in(prompt, manifest)) images.encoder = rows;
-  FERRY_RETURN_IF_ERROR(check_videos_of(prompt, manifest, who));
-  const RowEncoder& encoder = *images.encoder;
   const bool hears = encoder.role == kAudioEncoderRole;
-  const std::string input = prompt.has_videos() ? patches_name(prompt) : std::string(encoder.input);
+  const bool films = !hears && prompt.has_videos();
+  const std::string input = films ? patches_name(prompt) : std::string(encoder.input);
   const std::string output(encoder.output);
-  if (!hears && packer::row_encoder(manifest, kAudioEncoderRole) != nullptr &&
-      prompt.needs_sound()) {
-    return fail(ErrorCode::kUnsupported, who + " has images and sounds: not supported");
-  }
   if (manifest.image_grid && !hears) {
     FERRY_RETURN_IF_ERROR(read_shapes(reference, prompt, manifest, images));
   }
@@ -466,31 +482,45 @@ Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt
   }
   const int64_t given = std::ssize(images.features) / manifest.hidden_size;
   const int64_t rows = prompt.has(output) ? given : encoded;
-  const char* what = hears ? "sounds" : prompt.has_videos() ? "videos" : "images";
+  const char* what = hears ? "sounds" : films ? "videos" : "images";
   if (rows < 1) return bad_input(fmt::format("{}: its {} give no rows", who, what));
   if (prompt.has(input) && encoded != rows) {
     return bad_input(
         fmt::format("{}: {} give {} rows, {} are {}", who, input, encoded, output, rows));
   }
   const int64_t id = FERRY_TRY(placeholder(prompt, manifest, encoder, rows, who));
-  if (const int64_t count = count_of(prompt.input_ids, id); count != rows) {
+  int64_t count = count_of(prompt.input_ids, id);
+  if (images.stills > 0) count += count_of(prompt.input_ids, *manifest.image_token_id);
+  if (count != rows) {
     return bad_input(fmt::format("{}: {} placeholders (token {}), but its {} give {} rows", who,
                                  count, id, what, rows));
   }
   for (const char* types : {"token_type_ids", "mm_token_type_ids"}) {
-    FERRY_RETURN_IF_ERROR(check_token_types(
-        reference, prompt, types, manifest.two_way_prompts ? std::nullopt : std::optional(id)));
+    FERRY_RETURN_IF_ERROR(check_token_types(reference, prompt, types, known_types(manifest, id)));
   }
   images.runs = runs_of(prompt.input_ids, id);
-  if (manifest.two_way_prompts) images.two_way_tokens = std::ssize(prompt.input_ids);
-  const bool whole = prompt.has_videos() && !has_groups_apart(images);
-  if (images.placed && whole) {
-    FERRY_RETURN_IF_ERROR(place_videos(reference, prompt, manifest, images));
-  } else if (images.placed) {
-    FERRY_RETURN_IF_ERROR(place_images(images, who));
+  if (images.stills > 0) {
+    const auto stills = runs_of(prompt.input_ids, *manifest.image_token_id);
+    images.runs.insert(images.runs.begin(), stills.begin(), stills.end());
   }
+  if (manifest.two_way_prompts) images.two_way_tokens = std::ssize(prompt.input_ids);
+  FERRY_RETURN_IF_ERROR(images.placed ? place_runs(reference, prompt, manifest, images) : Status());
   // image_features lack the rows that the vision encoder gives the first layers of the decoder.
   if (runner::row_width(manifest) != manifest.hidden_size) images.features.clear();
+  return images;
+}
+
+}  // namespace
+
+Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt& prompt,
+                               const packer::Manifest& manifest) {
+  FERRY_RETURN_IF_ERROR(check_videos_of(prompt, manifest, name_of(reference, prompt)));
+  std::vector<const RowEncoder*> encoders = encoders_of(prompt, manifest);
+  if (encoders.empty()) encoders = {&kPictureRows};
+  PromptImages images = FERRY_TRY(kind_of(reference, prompt, manifest, *encoders.front()));
+  for (size_t i = 1; i < encoders.size(); ++i) {
+    images.others.push_back(FERRY_TRY(kind_of(reference, prompt, manifest, *encoders[i])));
+  }
   return images;
 }
 

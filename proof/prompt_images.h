@@ -39,10 +39,11 @@ struct PromptImages {
   // For lists of patches: the reference's last state of the tower has no rows of padding, and the
   // rows of all tiles lie behind each other.
   bool joins_states = false;
-  int64_t row_frames = 0;   // of a sound of any number of frames: those of a row, else 0
-  int64_t block_rows = 1;   // the rows that so many frames become
-  int64_t padded_rows = 0;  // the rows of such a sound, where they do not follow from its frames
-  int64_t width = 0;        // hidden_size: the first columns of a row are the embedding
+  int64_t list_patches = 0;  // of a list of the reference, where those of pixel_shape are longer
+  int64_t row_frames = 0;    // of a sound of any number of frames: those of a row, else 0
+  int64_t block_rows = 1;    // the rows that so many frames become
+  int64_t padded_rows = 0;   // the rows of such a sound, where they do not follow from its frames
+  int64_t width = 0;         // hidden_size: the first columns of a row are the embedding
   // Consecutive positions of placeholders; of images that have places with their blocks.
   struct Run {
     int64_t first = 0, count = 0;
@@ -51,20 +52,29 @@ struct PromptImages {
     float frame_step = 1;
   };
   int64_t tokens = 0;  // of the prompt
-  // The groups of frames of each video, where they are videos; each has a shape in `shapes`.
+  // Of images of any shape beside videos: how many shapes are those of images, which come first.
+  size_t stills = 0;
+  // The groups of frames of each video, where they are videos; each has a shape in `shapes`. That
+  // of a frame that is a tile is 1 x 1.
   std::vector<int64_t> video_groups = {};
   std::vector<float> group_seconds = {};  // between these of each video, where the reference says
   std::vector<Run> runs = {};
   // Where all tokens of the prompt attend to each other, the number of these, else 0.
   int64_t two_way_tokens = 0;
+  // What the prompt has beside them, of another encoder: its sounds, where these are images.
+  std::vector<PromptImages> others = {};
 
   bool empty() const { return runs.empty(); }
+  // Returns these and the others.
+  std::vector<PromptImages*> kinds();
+  std::vector<const PromptImages*> kinds() const;
   // Returns the rows of all pictures whose tiles have rows together.
   int64_t rows_of_pictures() const;
   // Returns the number of rows of all images.
   int64_t row_count() const;
-  // Returns views of `features`, or of those that are given.
-  std::vector<runner::EmbeddingRows> rows() const { return rows_of(features); }
+  // Returns views of the features of all kinds, in the order of their places.
+  std::vector<runner::EmbeddingRows> rows() const;
+  // Returns views of values that are given in the place of `features`.
   std::vector<runner::EmbeddingRows> rows_of(std::span<const float> values) const;
   // Returns whether tiles are lists of patches.
   bool has_lists() const { return !grid && !tiled && !shapes.empty(); }
@@ -94,12 +104,16 @@ Shape join_tower(const PromptImages& images, std::string_view name, Shape shape,
 // spatial_shapes [tiles,2] or image_position_ids [tiles,P,2], and may have pixel_attention_mask. Of
 // images of any shape it has pixel_values [patches,values] and image_grid_thw [images,3], or
 // pixel_values [images,3,H,W] and image_sizes [images,2]; of videos pixel_values_videos
-// [patches,values], video_grid_thw [videos,3] and, where it has them, second_per_grid_ts [videos];
-// kUnsupported for a prompt with images and videos. Of
+// [patches,values], video_grid_thw [videos,3] and, where it has them, second_per_grid_ts [videos],
+// or, as lists of patches, pixel_values_videos [frames,P,V], video_position_ids [frames,P,2] or
+// spatial_shapes [frames,2], and num_frames_per_video [videos], or, as tiles, pixel_values_videos
+// [videos,frames,3,S,S]. Beside videos as patches it may have images as patches, whose tensors of
+// the tower and features are before those of the videos; kUnsupported for images beside others. Of
 // pictures whose tiles have rows together it has pixel_values [images,tiles,3,S,S] or [tiles of all
 // images,3,S,S], and image_sizes [images,2], the sizes of the pictures before they were cut.
 // A prompt with sounds has input_features [windows,mels,frames], or [1,frames,mels] of one sound of
-// any number of frames, and audio_features instead; kUnsupported for a prompt with both.
+// any number of frames, and audio_features instead, or, with both, as well: sounds are then among
+// `others`.
 // kBadInput unless both give an equal number of rows, at least one, with one placeholder for each
 // row. The placeholder is image_token_id or audio_token_id of the manifest; if the manifest has
 // none, it is the only id that occurs once per row.

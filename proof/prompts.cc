@@ -12,6 +12,7 @@
 #include "core/file.h"
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "proof/prompt_videos.h"
 #include "proof/row_ports.h"
 #include "runner/sampler.h"
 #include "runner/token_embedder.h"
@@ -280,10 +281,12 @@ void add_probing_sound(const packer::Manifest& manifest, int64_t capacity,
 
 Status encode_images(const runner::RowEncoders& encoders, std::vector<RecordedPrompt>& prompts) {
   for (RecordedPrompt& prompt : prompts) {
-    PromptImages& images = prompt.images;
-    runner::VisionEncoder* encoder = encoders.find(*images.encoder);
-    if (encoder == nullptr || images.pixels.empty()) continue;
-    images.features = FERRY_TRY(encoder->encode(images.pixels, images.shapes));
+    for (PromptImages* images : prompt.images.kinds()) {
+      runner::VisionEncoder* encoder = encoders.find(*images->encoder);
+      if (encoder == nullptr || images->pixels.empty()) continue;
+      images->features =
+          rows_of_encoded(*images, FERRY_TRY(encoder->encode(images->pixels, images->shapes)));
+    }
   }
   return {};
 }

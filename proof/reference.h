@@ -23,6 +23,7 @@ struct ReferencePrompt {
   std::map<std::string, size_t> tensors;
   bool has(const std::string& tensor) const { return tensors.contains(tensor); }
   bool has_videos() const { return has("pixel_values_videos") || has("video_grid_thw"); }
+  bool has_stills() const { return has("pixel_values") || has("image_grid_thw"); }
   bool needs_images() const { return has("pixel_values") || has("image_features") || has_videos(); }
   bool needs_sound() const {
     return has("input_features") || has("input_values") || has("audio_features");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -74,7 +75,7 @@ class CaseRunner {
   Status load_routes();
   // Sets images_. Compares the output of the vision encoder for the pixels with the reference.
   Status load_images();
-  Status encode_images(runner::VisionEncoder& encoder);
+  Status encode_images(runner::VisionEncoder& encoder, PromptImages& images);
   // Gives the decoder what its encoder reads, and compares the tensors of the encoder.
   Status encode();
   bool has_routes(const ReferencePrompt& prompt) const {
@@ -186,16 +187,20 @@ Status CaseRunner::load(const std::vector<ReferenceTensor>& all) {
 Status CaseRunner::load_images() {
   if (!has_rows(prompt_, manifest_)) return {};
   images_ = FERRY_TRY(images_of(reference_, prompt_, manifest_));
-  runner::VisionEncoder* encoder =
-      options_.encoders != nullptr ? options_.encoders->find(*images_.encoder) : nullptr;
-  return encoder != nullptr && !images_.pixels.empty() ? encode_images(*encoder) : Status();
+  for (PromptImages* images : images_.kinds()) {
+    runner::VisionEncoder* encoder =
+        options_.encoders != nullptr ? options_.encoders->find(*images->encoder) : nullptr;
+    if (encoder == nullptr || images->pixels.empty()) continue;
+    FERRY_RETURN_IF_ERROR(encode_images(*encoder, *images));
+  }
+  return {};
 }
 
-Status CaseRunner::encode_images(runner::VisionEncoder& encoder) {
-  TowerComparison tower = FERRY_TRY(compare_tower(encoder, manifest_, reference_, prompt_, images_,
+Status CaseRunner::encode_images(runner::VisionEncoder& encoder, PromptImages& images) {
+  TowerComparison tower = FERRY_TRY(compare_tower(encoder, manifest_, reference_, prompt_, images,
                                                   bounds_, details_ ? &*details_ : nullptr));
-  report_.layers = std::move(tower.layers);
-  images_.features = std::move(tower.features);
+  std::ranges::move(tower.layers, std::back_inserter(report_.layers));
+  images.features = std::move(tower.features);
   return {};
 }
 
@@ -458,7 +463,9 @@ Result<CaseReport> CaseRunner::run() {
   }
   FERRY_RETURN_IF_ERROR(check_prompt(reference_, prompt_, manifest_));
   FERRY_RETURN_IF_ERROR(load_images());
-  if (!images_.empty() && images_.features.empty()) {
+  const auto kinds = images_.kinds();
+  const auto encoded = [](const PromptImages* kind) { return !kind->features.empty(); };
+  if (!images_.empty() && !std::ranges::all_of(kinds, encoded)) {
     report_.skipped = "has pixel values but no image features";
     return report_;
   }

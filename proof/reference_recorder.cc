@@ -1,11 +1,13 @@
 #include "proof/reference_recorder.h"
 
-#include "core/program_interface.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
+#include <span>
+
+#include "core/program_interface.h"
+#include "proof/listed_pictures.h"
 
 namespace ferry::proof {
 namespace {
@@ -95,16 +97,78 @@ void PromptRecorder::write_greedy(const std::string& prefix, MemorySource& out) 
   out.add(prefix + "greedy_logits", DType::kF32, {chosen, vocab_size_}, rows);
 }
 
-void PromptRecorder::write_images(const std::string& prefix, MemorySource& out) const {
-  const PromptImages& images = prompt_->images;
-  if (images.empty()) return;
-  if (!images.pixels.empty()) {
-    const bool video = !images.video_groups.empty();
-    out.add(prefix + (video ? "pixel_values_videos" : std::string(images.encoder->input)),
-            DType::kF32, images.pixel_shape, images.pixels);
+namespace {
+
+// Writes the pixels of images, windows of sounds, or frames of videos.
+void write_pixels(const PromptImages& images, const std::string& prefix, MemorySource& out) {
+  const auto videos = std::ssize(images.video_groups);
+  Shape shape = images.pixel_shape;
+  std::vector<float> pixels = images.pixels;
+  if (images.list_patches > 0) fit_list_length(shape, pixels, images.list_patches);
+  if (videos > 0 && images.tiled) {
+    shape[0] /= videos;
+    shape.insert(shape.begin(), videos);
   }
-  if (images.grid) write_shapes(prefix, out);
-  if (!images.grid && !images.shapes.empty()) write_sides(prefix, out);
+  if (images.stills > 0) {
+    int64_t patches = 0;
+    for (const ImageShape& still : std::span(images.shapes).first(images.stills)) {
+      patches += still.patches();
+    }
+    const auto end = pixels.begin() + static_cast<std::ptrdiff_t>(patches * shape[1]);
+    out.add(prefix + std::string(kPixelValuesPort), DType::kF32, {patches, shape[1]},
+            std::vector<float>(pixels.begin(), end));
+    pixels.erase(pixels.begin(), end);
+    shape[0] -= patches;
+  }
+  out.add(prefix + (videos > 0 ? "pixel_values_videos" : std::string(images.encoder->input)),
+          DType::kF32, shape, pixels);
+}
+
+// Writes the rows and columns of patches of images of any shape, and of groups of frames.
+void write_shapes(const PromptImages& images, const std::string& prefix, MemorySource& out) {
+  const bool films = !images.video_groups.empty();
+  const size_t stills = films ? images.stills : images.shapes.size();
+  std::vector<int64_t> grids, film_grids;
+  for (size_t i = 0; i < stills; ++i) {
+    grids.insert(grids.end(), {1, images.shapes[i].rows, images.shapes[i].columns});
+  }
+  size_t shape = stills;
+  for (const int64_t groups : images.video_groups) {
+    const ImageShape& own = images.shapes[shape];
+    film_grids.insert(film_grids.end(), {groups, own.rows, own.columns});
+    shape += static_cast<size_t>(groups);
+  }
+  const auto add = [&](const char* name, const std::vector<int64_t>& numbers) {
+    if (!numbers.empty())
+      out.add(prefix + name, DType::kI64, {std::ssize(numbers) / 3, 3}, numbers);
+  };
+  add("image_grid_thw", grids);
+  add("video_grid_thw", film_grids);
+  if (images.group_seconds.empty()) return;
+  out.add(prefix + "second_per_grid_ts", DType::kF32, {std::ssize(images.group_seconds)},
+          images.group_seconds);
+}
+
+// Writes the rows and columns of lists of patches, or the sizes of pictures of several tiles.
+void write_sides(const PromptImages& images, const std::string& prefix, MemorySource& out) {
+  const auto videos = std::ssize(images.video_groups);
+  if (videos > 0 && images.tiled) return;
+  std::vector<int64_t> numbers;
+  for (const ImageShape& shape : images.shapes) {
+    numbers.insert(numbers.end(), {shape.rows, shape.columns});
+  }
+  const auto count = std::ssize(images.shapes);
+  out.add(prefix + (images.tiled ? "image_sizes" : "spatial_shapes"), DType::kI64, {count, 2},
+          numbers);
+  if (videos > 0) {
+    out.add(prefix + "num_frames_per_video", DType::kI64, {videos}, images.video_groups);
+  }
+}
+
+void write_kind(const PromptImages& images, const std::string& prefix, MemorySource& out) {
+  if (!images.pixels.empty()) write_pixels(images, prefix, out);
+  if (images.grid) write_shapes(images, prefix, out);
+  if (!images.grid && !images.shapes.empty()) write_sides(images, prefix, out);
   const int64_t rows = images.row_count(), width = std::ssize(images.features) / rows;
   if (width == 0) return;
   std::vector<float> values;
@@ -118,33 +182,12 @@ void PromptRecorder::write_images(const std::string& prefix, MemorySource& out) 
           {tiles, rows / tiles, images.width}, values);
 }
 
-void PromptRecorder::write_shapes(const std::string& prefix, MemorySource& out) const {
-  const PromptImages& images = prompt_->images;
-  const bool video = !images.video_groups.empty();
-  const size_t count = video ? images.video_groups.size() : images.shapes.size();
-  std::vector<int64_t> numbers;
-  size_t shape = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const int64_t groups = video ? images.video_groups[i] : 1;
-    numbers.insert(numbers.end(),
-                   {groups, images.shapes[shape].rows, images.shapes[shape].columns});
-    shape += static_cast<size_t>(groups);
-  }
-  out.add(prefix + (video ? "video_grid_thw" : "image_grid_thw"), DType::kI64,
-          {static_cast<int64_t>(count), 3}, numbers);
-  if (images.group_seconds.empty()) return;
-  out.add(prefix + "second_per_grid_ts", DType::kF32, {static_cast<int64_t>(count)},
-          images.group_seconds);
-}
+}  // namespace
 
-void PromptRecorder::write_sides(const std::string& prefix, MemorySource& out) const {
-  std::vector<int64_t> numbers;
-  for (const ImageShape& shape : prompt_->images.shapes) {
-    numbers.insert(numbers.end(), {shape.rows, shape.columns});
+void PromptRecorder::write_images(const std::string& prefix, MemorySource& out) const {
+  for (const PromptImages* images : prompt_->images.kinds()) {
+    if (!images->empty()) write_kind(*images, prefix, out);
   }
-  const auto count = std::ssize(prompt_->images.shapes);
-  const char* name = prompt_->images.tiled ? "image_sizes" : "spatial_shapes";
-  out.add(prefix + name, DType::kI64, {count, 2}, numbers);
 }
 
 // Returns the experts of all tokens: those of the prompt's routes, followed by `chosen`, the

@@ -58,8 +58,6 @@ class PromptRecorder {
   void write_logits(const std::string& prefix, MemorySource& out) const;
   void write_greedy(const std::string& prefix, MemorySource& out) const;
   void write_images(const std::string& prefix, MemorySource& out) const;
-  void write_sides(const std::string& prefix, MemorySource& out) const;
-  void write_shapes(const std::string& prefix, MemorySource& out) const;
   void write_probe(const std::string& name, const std::string& prefix, MemorySource& out) const;
   std::vector<int64_t> route_of(const std::string& name, const Rows& chosen) const;
 

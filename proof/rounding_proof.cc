@@ -211,11 +211,13 @@ Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,
     PromptImages images;
     if (has_rows(from, manifest)) {
       // Prompts that have only pixel values or frames need an encoder.
-      const RowEncoder* rows = rows_in(from, manifest);
-      const RowEncoder& encoder = rows != nullptr ? *rows : kPictureRows;
+      const std::vector<const RowEncoder*> encoders = encoders_of(from, manifest);
+      const auto known = [&](const RowEncoder* rows) {
+        return from.has(std::string(rows->output)) ||
+               (with_pixels && from.has(std::string(rows->input)));
+      };
       const bool takes_rows = manifest.find(kTokenEmbeddingRole) != nullptr;
-      const bool encoded = with_pixels && from.has(std::string(encoder.input));
-      if (!takes_rows || !(from.has(std::string(encoder.output)) || encoded)) continue;
+      if (!takes_rows || encoders.empty() || !std::ranges::all_of(encoders, known)) continue;
       images = FERRY_TRY(images_of(reference, from, manifest));
     }
     FERRY_RETURN_IF_ERROR(check_prompt(reference, from, manifest));

@@ -27,19 +27,11 @@ const packer::ManifestPort* find_port(const packer::Manifest& manifest, Ports po
 }  // namespace
 
 std::set<std::string> row_inputs() {
-  return {"pixel_values",
-          "pixel_attention_mask",
-          "pixel_values_videos",
-          "video_grid_thw",
-          "second_per_grid_ts",
-          "token_type_ids",
-          "mm_token_type_ids",
-          "image_grid_thw",
-          "image_sizes",
-          "batch_num_images",
-          "spatial_shapes",
-          "image_position_ids",
-          std::string(kInputFeaturesPort)};
+  return {"pixel_values",       "pixel_attention_mask", "pixel_values_videos",
+          "video_grid_thw",     "video_position_ids",   "num_frames_per_video",
+          "second_per_grid_ts", "token_type_ids",       "mm_token_type_ids",
+          "image_grid_thw",     "image_sizes",          "batch_num_images",
+          "spatial_shapes",     "image_position_ids",   std::string(kInputFeaturesPort)};
 }
 
 int64_t most_blocks(const packer::Manifest& manifest) {
@@ -58,19 +50,21 @@ std::optional<ImageShape> picture_of(const packer::Manifest& manifest) {
   return ImageShape{tile[2] / patch, tile[3] / patch};
 }
 
-const RowEncoder* rows_in(const ReferencePrompt& prompt, const packer::Manifest& manifest) {
+std::vector<const RowEncoder*> encoders_of(const ReferencePrompt& prompt,
+                                           const packer::Manifest& manifest) {
   const auto has = [&](const RowEncoder& rows) {
     const bool video = rows.role == kVisionEncoderRole && prompt.has_videos();
     return video || prompt.has(std::string(rows.input)) || prompt.has(std::string(rows.output));
   };
+  std::vector<const RowEncoder*> found;
   for (const RowEncoder* rows : packer::row_encoders(manifest)) {
-    if (has(*rows)) return rows;
+    if (has(*rows)) found.push_back(rows);
   }
-  return nullptr;
+  return found;
 }
 
 bool has_rows(const ReferencePrompt& prompt, const packer::Manifest& manifest) {
-  return prompt.needs_images() || rows_in(prompt, manifest) != nullptr;
+  return prompt.needs_images() || !encoders_of(prompt, manifest).empty();
 }
 
 Shape tile_shape(const packer::Manifest& manifest, const RowEncoder& encoder) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "core/dtype.h"
 #include "core/image_grid.h"
@@ -24,9 +25,10 @@ std::set<std::string> row_inputs();
 Shape tile_shape(const packer::Manifest& manifest, const RowEncoder& encoder = kPictureRows);
 // Returns the number of feature rows per tile; 0 for a bundle without such an encoder.
 int64_t rows_of_tile(const packer::Manifest& manifest, const RowEncoder& encoder = kPictureRows);
-// Returns what makes rows of the images or sounds of a prompt; nullptr if it has neither, or if the
-// bundle takes no such rows.
-const RowEncoder* rows_in(const ReferencePrompt& prompt, const packer::Manifest& manifest);
+// Returns what makes rows of the images and the sounds of a prompt, as far as the bundle takes such
+// rows.
+std::vector<const RowEncoder*> encoders_of(const ReferencePrompt& prompt,
+                                           const packer::Manifest& manifest);
 // Whether a prompt has images, or sounds that become such rows.
 bool has_rows(const ReferencePrompt& prompt, const packer::Manifest& manifest);
 // Returns the most blocks of patches of an image of any shape; 0 for other encoders.

@@ -27,7 +27,7 @@ Status merge_images(const PromptImages& images, PassedTensors& state) {
   const std::vector<float> features = floats_of(found->second);
   state.erase(found);
   const int64_t count = state.at(std::string(kEmbeddingsPort)).shape[1];
-  return merge_image_rows(images, features, 0, count, state);
+  return merge_image_rows(images, images.rows_of(features), 0, count, state);
 }
 
 }  // namespace

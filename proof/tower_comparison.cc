@@ -8,6 +8,7 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "proof/prompt_videos.h"
 
 namespace ferry::proof {
 namespace {
@@ -84,7 +85,7 @@ Result<TowerTensors> run_tower(runner::VisionEncoder& vision, const ReferencePro
       }));
   Result<std::vector<float>> features = vision.encode(images.pixels, images.shapes);
   FERRY_RETURN_IF_ERROR(vision.set_probe_sink({}));
-  out.features = FERRY_TRY(std::move(features));
+  out.features = rows_of_encoded(images, FERRY_TRY(std::move(features)));
   if (const std::string output(images.encoder->output); prompt.has(output)) {
     out.order.push_back(output);
     out.shapes[output] = feature_shape(vision, images, out.features);
@@ -121,36 +122,49 @@ Result<TowerComparison> compare_tower(runner::VisionEncoder& vision,
   return out;
 }
 
+namespace {
+
+// Encodes the pixels of images, sets their features, and adds the tensors to `source`.
+Status record_kind(runner::VisionEncoder& vision, PromptImages& images, const std::string& prefix,
+                   MemorySource& source) {
+  std::map<std::string, std::pair<Shape, std::vector<float>>> tensors;
+  FERRY_RETURN_IF_ERROR(
+      vision.set_probe_sink([&](const std::string& probe, const Shape& shape, Row values) {
+        auto& [sizes, all] = tensors[probe];
+        sizes = shape;
+        all.insert(all.end(), values.begin(), values.end());
+      }));
+  Result<std::vector<float>> features = vision.encode(images.pixels, images.shapes);
+  FERRY_RETURN_IF_ERROR(vision.set_probe_sink({}));
+  images.features = rows_of_encoded(images, FERRY_TRY(std::move(features)));
+  const std::string output(images.encoder->output);
+  tensors[output] = {feature_shape(vision, images, images.features),
+                     embeddings_of(vision, images.features)};
+  for (auto& [tensor, recorded] : tensors) {
+    const bool joined = images.joins_features() && tensor == output;
+    if (!joined) recorded.first = join_tower(images, tensor, recorded.first, recorded.second);
+    source.add(prefix + tensor, DType::kF32, recorded.first, recorded.second);
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<std::unique_ptr<TensorSource>> record_tower(const runner::RowEncoders& encoders,
                                                    std::vector<RecordedPrompt>& prompts,
                                                    const std::string& name) {
   auto source = std::make_unique<MemorySource>(name);
   for (RecordedPrompt& prompt : prompts) {
-    if (prompt.images.pixels.empty()) continue;
-    runner::VisionEncoder* found = encoders.find(*prompt.images.encoder);
-    if (found == nullptr) continue;
-    runner::VisionEncoder& vision = *found;
-    std::map<std::string, std::pair<Shape, std::vector<float>>> tensors;
-    FERRY_RETURN_IF_ERROR(
-        vision.set_probe_sink([&](const std::string& probe, const Shape& shape, Row values) {
-          auto& [sizes, all] = tensors[probe];
-          sizes = shape;
-          all.insert(all.end(), values.begin(), values.end());
-        }));
-    Result<std::vector<float>> features = vision.encode(prompt.images.pixels, prompt.images.shapes);
-    FERRY_RETURN_IF_ERROR(vision.set_probe_sink({}));
-    prompt.images.features = FERRY_TRY(std::move(features));
-    const std::string output(prompt.images.encoder->output);
-    tensors[output] = {feature_shape(vision, prompt.images, prompt.images.features),
-                       embeddings_of(vision, prompt.images.features)};
     const std::string prefix = prompt.name.empty() ? "" : prompt.name + ".";
-    source->add(prefix + "input_ids", DType::kI64, {1, std::ssize(prompt.tokens)}, prompt.tokens);
-    for (auto& [tensor, recorded] : tensors) {
-      const bool joined = prompt.images.joins_features() && tensor == output;
-      if (!joined)
-        recorded.first = join_tower(prompt.images, tensor, recorded.first, recorded.second);
-      source->add(prefix + tensor, DType::kF32, recorded.first, recorded.second);
+    bool recorded = false;
+    for (PromptImages* images : prompt.images.kinds()) {
+      runner::VisionEncoder* vision = encoders.find(*images->encoder);
+      if (vision == nullptr || images->pixels.empty()) continue;
+      FERRY_RETURN_IF_ERROR(record_kind(*vision, *images, prefix, *source));
+      recorded = true;
     }
+    if (!recorded) continue;
+    source->add(prefix + "input_ids", DType::kI64, {1, std::ssize(prompt.tokens)}, prompt.tokens);
   }
   if (source->entries().empty()) return std::unique_ptr<TensorSource>();
   return std::unique_ptr<TensorSource>(std::move(source));

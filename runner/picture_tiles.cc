@@ -18,11 +18,13 @@ void append(std::vector<float>& rows, Row values) {
 }
 
 // The features of the grid of a picture without the frame around it. A feature is found by its
-// tile and its place inside of the tile.
+// tile and its place inside of the tile. `first` is the first tile of the grid.
 class FramedFeatures {
  public:
-  FramedFeatures(Row features, Extent grid, Extent framed, int64_t side, size_t width)
+  FramedFeatures(Row features, int64_t first, Extent grid, Extent framed, int64_t side,
+                 size_t width)
       : features_(features),
+        first_(first),
         grid_(grid),
         top_((grid.rows * side - framed.rows) / 2),
         left_((grid.columns * side - framed.columns) / 2),
@@ -31,7 +33,7 @@ class FramedFeatures {
 
   Row at(int64_t row, int64_t column) const {
     const int64_t y = top_ + row, x = left_ + column;
-    const int64_t tile = 1 + (y / side_) * grid_.columns + x / side_;
+    const int64_t tile = first_ + (y / side_) * grid_.columns + x / side_;
     const int64_t inside = (y % side_) * side_ + x % side_;
     const auto number = static_cast<size_t>(tile * (side_ * side_ + 1) + inside);
     return features_.subspan(number * width_, width_);
@@ -39,6 +41,7 @@ class FramedFeatures {
 
  private:
   Row features_;
+  int64_t first_;
   Extent grid_;
   int64_t top_, left_, side_;
   size_t width_;
@@ -134,7 +137,7 @@ void PictureTiles::pack(std::span<const float> features, const ImageShape& pictu
   const Extent framed = framed_features({picture.rows, picture.columns}, grid, side);
   const Row newline = features.subspan(tile_values - width, width);
   append(rows, features.first(tile_values - width));
-  const FramedFeatures source(features, grid, framed, side, width);
+  const FramedFeatures source(features, 1, grid, framed, side, width);
   const Extent kept = reduced_features(framed, side, most_tiles);
   for (int64_t row = 0; row < kept.rows; ++row) {
     const Between down = between(row, framed.rows, kept.rows);
@@ -147,6 +150,29 @@ void PictureTiles::pack(std::span<const float> features, const ImageShape& pictu
     }
     append(rows, newline);
   }
+}
+
+void PictureTiles::pack_frame(std::span<const float> features, size_t width,
+                              std::vector<float>& rows) const {
+  const FramedFeatures source(features, 0, {1, 1}, {side, side}, side, width);
+  const int64_t kept = (side + 1) / 2;
+  for (int64_t row = 0; row < kept; ++row) {
+    const Between down = between(row, side, kept);
+    for (int64_t column = 0; column < kept; ++column) {
+      append_between(rows, source, down, between(column, side, kept));
+    }
+  }
+}
+
+std::vector<float> pool_video(const PictureTiles& tiles, std::span<const float> features,
+                              size_t width) {
+  std::vector<float> rows;
+  const size_t frame = static_cast<size_t>(tiles.rows_of_tile()) * width;
+  for (size_t at = 0; at < features.size(); at += frame) {
+    tiles.pack_frame(features.subspan(at, frame), width, rows);
+  }
+  append(rows, features.last(width));
+  return rows;
 }
 
 Result<std::vector<float>> pack_pictures(const PictureTiles& tiles,

@@ -1,5 +1,6 @@
 // PictureTiles puts the features of the tiles of a picture together to rows of the text decoder.
-// Source: transformers, pack_image_features() of models/llava_next and models/llava_onevision.
+// Source: transformers, pack_image_features() of models/llava_next and models/llava_onevision, and
+// get_video_features() of the latter.
 //
 // The first tile is the whole picture. Behind it are those of a grid, row by row. A tile has side x
 // side features and the newline behind them. The rows of a picture are the features of the whole
@@ -47,6 +48,10 @@ struct PictureTiles {
                                         const std::string& where) const;
   // Returns the rows of a picture that has so many tiles.
   int64_t rows_of(const ImageShape& picture, int64_t tiles) const;
+  // Returns the rows of a frame of a video, and appends them: its features, without the newline, in
+  // a square of half the side, rounded up.
+  int64_t rows_of_frame() const { return (side + 1) / 2 * ((side + 1) / 2); }
+  void pack_frame(std::span<const float> features, size_t width, std::vector<float>& rows) const;
   // Appends them. `features` are those of the tiles, each a row of `width` values.
   void pack(std::span<const float> features, const ImageShape& picture, size_t width,
             std::vector<float>& rows) const;
@@ -61,5 +66,10 @@ Result<std::vector<float>> pack_pictures(const PictureTiles& tiles,
                                          std::span<const ImageShape> pictures,
                                          std::span<const float> features, int64_t width,
                                          const std::string& where);
+
+// Returns the rows of a video: those of its frames, then a newline. `features` are those of the
+// frames, as many as tiles.
+std::vector<float> pool_video(const PictureTiles& tiles, std::span<const float> features,
+                              size_t width);
 
 }  // namespace ferry::runner

@@ -281,6 +281,8 @@ struct SoundRowsConfig {
   int64_t group = 1;  // rows of the encoder that become one
   Activation activation = Activation::kGelu;
   int64_t token_id = 0;  // the placeholder of a row
+  // Whether an adapter beside the checkpoint is that of prompts with sounds, and of no others.
+  bool has_adapter = false;
   bool operator==(const SoundRowsConfig&) const = default;
 };
 

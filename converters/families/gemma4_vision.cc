@@ -106,6 +106,7 @@ Status read(const JsonFields& outer, const JsonFields& vision, VisionConfig& con
   const auto text = FERRY_TRY(outer.object("text_config"));
   if (!text) return outer.bad("text_config", "is missing");
   config.image_token_id = FERRY_TRY(outer.required("image_token_id", kIdRange));
+  config.video_token_id = FERRY_TRY(outer.integer("video_token_id", kIdRange));
   const auto direction = FERRY_TRY(text->text("use_bidirectional_attention"));
   config.two_way_images = config.two_way_in_windows = direction == "vision";
   return {};

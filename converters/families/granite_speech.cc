@@ -156,8 +156,10 @@ Status read_parts(JsonFields outer, std::string_view encoder, bool joins, ModelC
   const nlohmann::json projector_defaults = nlohmann::json::parse(kProjectorDefaults);
   projector.set_defaults(projector_defaults);
   FERRY_RETURN_IF_ERROR(read_projector(outer, projector, audio));
-  // It says that there is an adapter, which changes nothing but a warning of the reference.
+  // The reference computes with an adapter beside the model where a prompt has sounds, and without
+  // it where it has none. The flag changes nothing but a warning of the reference.
   FERRY_TRY(outer.flag("has_lora_adapter"));
+  audio.to_rows->has_adapter = true;
   audio.to_rows->token_id = FERRY_TRY(outer.required("audio_token_index", kPlaceholderRange));
   // A placeholder that the model itself gives has the embedding of token 0.
   config.padded_ids.push_back(audio.to_rows->token_id);

@@ -135,6 +135,8 @@ Status read_onevision(const JsonFields& outer, const JsonFields& vision, VisionC
   }
   FERRY_RETURN_IF_ERROR(read_tiled_tower(outer, vision, config));
   config.tiled->most_tiles = *most;
+  const char* video = outer.states("video_token_id") ? "video_token_id" : "video_token_index";
+  config.video_token_id = FERRY_TRY(outer.integer(video, IntRange{0, INT32_MAX}));
   if (outer.find(kPinpoints) != nullptr) return read_resolutions(outer, config);
   config.tiled->resolutions = onevision_resolutions();
   const bool whole = std::ranges::all_of(config.tiled->resolutions, [&](const Extent& size) {

@@ -119,14 +119,25 @@ def model(promise, number):
     return f"{', '.join(names) or 'no sound'}: {len(ids)} ids, {len(wanted)} tokens, frames within {distance:.2g}, {' '.join(style) or 'plain'}"
 
 
-def prove(folder, case, name):
+def prove(folder, case, name, pictures=()):
+    """A reference of a sound, or of one with pictures, is proved."""
     out, prompts = folder / "golden.safetensors", folder / "prompts.jsonl"
-    prompts.write_text(json.dumps(dict(audio=name, tokens=case["ids"])) + "\n")
+    line = dict(audio=name, tokens=case["ids"])
+    if pictures:
+        line = dict(audio=name, images=[str(vision.IMAGES / picture) for picture in pictures], text=case.get("prompt", "What?"))
+        if "messages" in case:
+            line["messages"] = gemma4.typed(case["messages"])
+            del line["text"]
+    prompts.write_text(json.dumps(line) + "\n")
     if reference.main([str(folder), "-o", str(out), "--prompts", str(prompts), "--max-new", "6", "-q"]):
         raise Wrong("there is no reference")
     proof = common.verify(folder / "bundle", "--checkpoint", folder, "--reference", out)
     if proof.code:
         raise Wrong(f"verify exits {proof.code}: {proof.why if proof.code > 1 else common.first_difference(proof.result)}")
+    stages = {layer["name"] for layer in proof.result["layers"]}
+    skipped = [case["skipped"] for case in proof.result["cases"] if case.get("skipped")]
+    if skipped or not {"audio_features"} | ({"image_features"} if pictures else set()) <= stages:
+        raise Wrong(f"not every stage is compared: {skipped or sorted(stages)}")
 
 
 def texts(promise, number):
@@ -302,8 +313,8 @@ def gemma4_model(promise, number):
     if gemma4.files_of(case, "image") and "one-program" in style:
         style = []
     common.convert(folder, folder / "bundle", "--dtype", "f32", *(["--context-length", "2048"] if "--context-length" not in style else []), *style)
-    if len(names) == 1 and not gemma4.files_of(case, "image"):
-        prove(folder, case, names[0])
+    if len(names) == 1:
+        prove(folder, case, names[0], gemma4.files_of(case, "image"))
     wanted = gemma4.answer(made, inputs, 8)
     tokens = gemma4_answer(folder, case)
     if tokens != wanted and "f16" not in style:
@@ -336,8 +347,8 @@ def gemma3n_model(promise, number):
     style = r.choice([[], ["--shards", str(r.randint(1, 4))], ["--layout", "one-program", "--max-sound", "3"], ["--prefill-length", "150"],
                       ["--program", "static", "--context-length", "1024"], ["--kv-dtype", "f16"]])
     common.convert(folder, folder / "bundle", "--dtype", "f32", *(["--context-length", "2048"] if "--context-length" not in style else []), *style)
-    if len(gemma4.files_of(case, "audio")) == 1 and not gemma4.files_of(case, "image"):
-        prove(folder, case, name)
+    if len(gemma4.files_of(case, "audio")) == 1:
+        prove(folder, case, name, gemma4.files_of(case, "image"))
     wanted = gemma4.answer(made, inputs, 8)
     tokens = gemma4_answer(folder, case)
     if tokens != wanted and "f16" not in style:

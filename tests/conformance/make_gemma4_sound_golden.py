@@ -141,6 +141,23 @@ def make_frames(sounds):
     (sounds / "usm_mel.safetensors").chmod(0o644)
 
 
+# Tensors that tell whether a prompt with a picture and a sound is that of the reference.
+BESIDE = ("input_ids", "mm_token_type_ids", "pixel_values", "image_position_ids", "input_features", "image_features", "audio_features", "logits", "greedy_ids")
+
+
+def make_beside(folder):
+    """A reference of a picture and a sound in one prompt."""
+    out, prompts = folder / "images.safetensors", folder / "prompts.jsonl"
+    out.unlink(missing_ok=True)
+    prompts.write_text(json.dumps(dict(name="both", audio="../../sound/mono_8.wav", image="../../media/images/tiny.png", text="Do they fit?")) + "\n")
+    if reference.main([str(folder), "-o", str(out), "--prompts", str(prompts), "--max-new", "6", "--no-f64", "-q"]):
+        sys.exit("make_gemma4_sound_golden.py: there is no reference")
+    prompts.unlink()
+    tensors = safetensors.numpy.load_file(out)
+    safetensors.numpy.save_file({name: value for name, value in tensors.items() if name.split(".", 1)[1] in BESIDE}, out)
+    out.chmod(0o644)
+
+
 def main():
     transformers.utils.logging.set_verbosity(60)
     torch.set_grad_enabled(False)
@@ -166,6 +183,7 @@ def main():
     if reference.main([str(folder), "-o", str(out), "--prompts", str(prompts), "--max-new", "6", "--no-f64", "-q"]):
         sys.exit("make_gemma4_sound_golden.py: there is no reference")
     prompts.unlink()
+    make_beside(folder)
     make_golden.list_keys(folder, speech.ROOT / "testdata/families/gemma4_sounds")
 
 

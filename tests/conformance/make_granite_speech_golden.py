@@ -133,6 +133,7 @@ CASES = [dict(messages=[user("<|audio|>What is said?")], audio=["mono_16.wav"]),
          dict(messages=[user("<|audio|><|audio|>?")], audio=["mono_8.wav", "mono_8.wav"]),
          dict(messages=[user("<|audio|>"), dict(role="assistant", content="A tone."), user("And now?")], audio=["stereo_24.wav"]),
          dict(prompt="Which sound?", audio=["float_32.wav"]),
+         dict(messages=[user("Is <|audio|> longer than <|audio|>?")], audio=["mono_8.wav", "mono_16.wav"]),
          dict(messages=[user("No sound")])]
 
 

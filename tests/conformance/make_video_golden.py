@@ -26,8 +26,11 @@ FOLDER = golden.ROOT / "testdata" / "video"
 COUNT, SIZE, FPS = 5, (30, 18), 2.5
 QUESTION = "What happens?"
 MARGIN = 0.01
+MODELS = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "gemma4", "llava_onevision")
 # Tensors of a model that the others have too.
-FEW = ("input_ids", "mm_token_type_ids", "pixel_values_videos", "video_grid_thw", "image_features", "logits", "greedy_ids")
+FEW = ("input_ids", "mm_token_type_ids", "pixel_values_videos", "video_grid_thw", "video_position_ids", "num_frames_per_video",
+       "pixel_values", "image_grid_thw", "second_per_grid_ts",
+       "vision_last_hidden_state", "image_features", "logits", "greedy_ids")
 
 
 def draw():
@@ -62,7 +65,9 @@ def rules():
             ("Qwen3VLVideoProcessor", dict(fps=0.7, max_frames=9)), ("Qwen3VLVideoProcessor", dict(num_frames=3)),
             ("SmolVLMVideoProcessor", dict(video_sampling=dict(fps=1, max_frames=6, video_size=dict(longest_edge=64)))),
             ("SmolVLMVideoProcessor", dict(fps=2, num_frames=3)), ("InternVLVideoProcessor", dict(num_frames=4)),
-            ("InternVLVideoProcessor", dict(fps=1, initial_shift=False)), ("InternVLVideoProcessor", dict(num_frames=3, initial_shift=1.5))]:
+            ("InternVLVideoProcessor", dict(fps=1, initial_shift=False)), ("InternVLVideoProcessor", dict(num_frames=3, initial_shift=1.5)),
+            ("Gemma4VideoProcessor", {}), ("Gemma4VideoProcessor", dict(num_frames=None, fps=0.7)), ("LlavaOnevisionVideoProcessor", {}),
+            ("LlavaOnevisionVideoProcessor", dict(num_frames=3))]:
         processor = getattr(transformers, name)(do_sample_frames=True, **json.loads(json.dumps(settings)))
         for total, fps in [(1, 24), (2, 2), (5, 2.5), (17, 3), (100, 29.97), (391, 30), (3000, 23.976)]:
             cases.append(dict(settings=dict(settings, video_processor_type=name, do_sample_frames=True), total=total, fps=fps,
@@ -84,8 +89,16 @@ def rules():
 
 
 def small(name):
-    """The processor of a family of Qwen-VL, whose videos have few pixels."""
+    """The processor of a family, whose videos have few rows."""
     processor = golden.FAMILIES[name]()[2]
+    if name == "gemma4":
+        processor.chat_template = videos.GEMMA_TEMPLATE
+        processor.video_processor = transformers.Gemma4VideoProcessor(patch_size=2, pooling_kernel_size=2, num_frames=2)
+        return processor
+    if name == "llava_onevision":
+        processor.chat_template = videos.PLAIN_TEMPLATE.replace("IMAGE", "'<image>'")
+        processor.video_processor = transformers.LlavaOnevisionVideoProcessor(size=dict(height=20, width=20))
+        return processor
     kind = type(processor.video_processor)
     most = 4000 if kind is transformers.Qwen3VLVideoProcessor else 600
     processor.video_processor = kind(patch_size=4, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=256, longest_edge=most))
@@ -105,7 +118,7 @@ def texts():
     settings = dict(max_image_size=dict(longest_edge=16), size=dict(longest_edge=40))
     square = dict(size=dict(height=16, width=16))
     made = dict(
-        {name: small(name) for name in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")},
+        {name: small(name) for name in MODELS},
         smolvlm=tiles(transformers.SmolVLMProcessor, transformers.SmolVLMImageProcessor(**settings),
                       transformers.SmolVLMVideoProcessor(**settings, fps=1, num_frames=64),
                       ["<pad>", "<|im_start|>", "<end_of_utterance>", "<image>", "<fake_token_around_image>", "<global-img>"],
@@ -124,32 +137,36 @@ def texts():
     (FOLDER / "texts.json").write_text(json.dumps(dict(fps=FPS, cases=cases)) + "\n")
 
 
-def model(name):
+def model(name, beside=()):
+    """Records a prompt with videos, and with images beside them."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch) / name
         shutil.copytree(golden.ROOT / "testdata" / "vision" / name, folder)
         small(name).save_pretrained(folder)
         frames = str(FOLDER / "frames")
-        line = dict(name="all", text=QUESTION, videos=[dict(frames=frames, fps=FPS)] * (2 if name == "qwen2_vl" else 1))
+        line = dict(name="all", text=QUESTION, videos=[dict(frames=frames, fps=FPS)] * (2 if name == "qwen2_vl" else 1),
+                    images=[str(golden.IMAGES / image) for image in beside])
         (folder / "prompts.jsonl").write_text(json.dumps(line) + "\n")
         out = folder / "made.safetensors"
         if reference.main([str(folder), "-o", str(out), "--prompts", str(folder / "prompts.jsonl"), "--max-new", "8", "--no-f64", "-q"]):
             raise SystemExit("make_video_golden.py: there is no reference")
         tensors = safetensors.torch.load_file(out)
     top = tensors["all.greedy_logits"].topk(2).values
-    print(f"{name}: {tensors['all.video_grid_thw'].tolist()}, {tensors['all.input_ids'].shape[1]} ids, margins of "
+    print(f"{name}: {list(tensors['all.pixel_values_videos'].shape)}, {tensors['all.input_ids'].shape[1]} ids, margins of "
           f"{float((top[:, 0] - top[:, 1]).min()):.4f}")
     (FOLDER / name).mkdir(exist_ok=True)
-    kept = tensors if name != "qwen2_vl" else {key: value for key, value in tensors.items() if key.split(".", 1)[1] in FEW}
-    safetensors.torch.save_file(kept, FOLDER / name / "golden.safetensors")
+    few = name in ("qwen2_vl", "gemma4") or beside
+    kept = {key: value for key, value in tensors.items() if not few or key.split(".", 1)[1] in FEW}
+    safetensors.torch.save_file(kept, FOLDER / name / ("images.safetensors" if beside else "golden.safetensors"))
 
 
 def main():
     draw()
     rules()
     texts()
-    for name in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl"):
+    for name in MODELS:
         model(name)
+    model("qwen2_5_vl", ["tiny.png"])
     for path in FOLDER.rglob("*"):
         if path.is_file():
             path.chmod(0o644)

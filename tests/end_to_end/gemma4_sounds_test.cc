@@ -57,6 +57,17 @@ TEST(Gemma4Sounds, EveryStageIsProved) {
   }
 }
 
+// A prompt of the reference has a picture and a sound.
+TEST(Gemma4Sounds, ImagesStandBesideASound) {
+  const TempDir dir;
+  const std::string bundle = converted(dir, gemma4(), kF32);
+  const std::string both = gemma4() + "/images.safetensors";
+  const Json report = verified({bundle, "--checkpoint", gemma4(), "--reference", both});
+  EXPECT_EQ(report["result"]["parity"], true);
+  const Json bundle_alone = verified({bundle, "--reference", both});
+  EXPECT_EQ(first_layers(bundle_alone, 2), (Line{"image_features", "audio_features"}));
+}
+
 TEST(Gemma4Sounds, StagesAreComparedInTheirOrder) {
   const TempDir dir;
   const std::string bundle = converted(dir, gemma4(), kF32);

@@ -82,8 +82,8 @@ TEST(Gemma4Images, APictureOfWhichNothingIsLeftIsRefusedAsInTheReference) {
   const Line line = {"preprocess", fixture("media/images/tiny.png"), "-o", dir / "o",
                      "--checkpoint"};
   expect_refused(line + Line{source}, 3, "not one of 70, 140, 280, 560 and 1120");
-  expect_refused(line + Line{source_of("gemma4"), "--prompt", "<|image|><|video|>"}, 4,
-                 "videos are not supported");
+  expect_refused(line + Line{source_of("gemma4"), "--prompt", "<|image|><|video|>"}, 3,
+                 "1 placeholder '<|video|>' in the prompt for 0 videos");
 }
 
 // Placeholders of sounds have the embedding and the layer inputs of the padding token.

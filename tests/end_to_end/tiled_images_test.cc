@@ -77,11 +77,11 @@ TEST(TiledImages, TheManifestStatesTheMostTiles) {
   EXPECT_EQ(manifest["model"]["image_tiles"]["most_tiles"], 2);
 }
 
-TEST(TiledImages, VideosAreRefused) {
+TEST(TiledImages, APlaceholderOfAVideoNeedsOne) {
   const TempDir dir;
   expect_refused({"preprocess", "--checkpoint", source_of("llava_onevision"), "-o", dir / "o",
                   "--prompt", "<video>", fixture("media/images/tiny.png")},
-                 4, "videos are not supported");
+                 3, "1 placeholder '<video>' in the prompt for 0 videos");
 }
 
 // Rows of images are multiplied in the text decoder, as the embeddings of a text are.

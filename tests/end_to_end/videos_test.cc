@@ -31,7 +31,7 @@ std::string checkpoint_of(const TempDir& dir, const std::string& family) {
 // Inputs that transformers' processors make of the frames (tests/conformance/make_video_golden.py).
 TEST(Videos, TensorsAndIdsAreThoseOfTheReference) {
   const Json golden = Json::parse(read_bytes(fixture("video/texts.json")));
-  ASSERT_EQ(golden["cases"].size(), 5U);
+  ASSERT_EQ(golden["cases"].size(), 7U);
   for (const auto& [name, one] : golden["cases"].items()) {
     SCOPED_TRACE(name);
     const TempDir dir;
@@ -71,9 +71,25 @@ TEST_P(VideoFamilies, StagesAndAnswersAreThoseOfTheReference) {
   EXPECT_EQ(answer.json()["result"]["prompt_tokens"], Json(ids_of(reference, "all.input_ids")));
 }
 
-INSTANTIATE_TEST_SUITE_P(QwenVl, VideoFamilies,
-                         testing::Values("qwen2_vl", "qwen2_5_vl", "qwen3_vl"),
+INSTANTIATE_TEST_SUITE_P(Families, VideoFamilies,
+                         testing::Values("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "gemma4",
+                                         "llava_onevision"),
                          [](const auto& test) { return std::string(test.param); });
+
+TEST(Videos, ImagesStandBesideThem) {
+  const TempDir dir;
+  const std::string source = checkpoint_of(dir, "qwen2_5_vl");
+  const std::string bundle = converted(dir, source, kInputs);
+  const std::string golden = fixture("video/qwen2_5_vl/images.safetensors");
+  const Json report = verified({bundle, "--reference", golden, "--checkpoint", source});
+  EXPECT_EQ(report["result"]["verdict"], "parity");
+  const TensorFile reference(golden);
+  const Line line = Line{"--json", "run", bundle, "--max-new", "8", "--ignore-eos", "--greedy"} +
+                    kVideo + Line{"--image", fixture("media/images/tiny.png")};
+  const Outcome answer = run_ferry(line + Line{"--chat", "What happens?"});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  EXPECT_EQ(answer.json()["result"]["tokens"], Json(ids_of(reference, "all.greedy_ids")));
+}
 
 TEST(Videos, TheManifestStatesTheirPlaceholder) {
   const TempDir dir;
@@ -116,9 +132,10 @@ TEST(Videos, OtherProcessorsRefuseThemByName) {
   const std::string bundle = convert(dir, "gemma3", kInputs);
   expect_refused(Line{"run", bundle, "--chat", "a"} + kVideo, 4,
                  "videos are not supported with the processor of this model");
-  const std::string other = source_of("llava_onevision");
-  expect_refused(Line{"preprocess", "--checkpoint", other, "-o", dir / "o"} + kVideo, 4,
-                 "videos of 'LlavaOnevisionVideoProcessor' are not supported");
+  write_bytes(dir / "processor_config.json",
+              R"({"video_processor": {"video_processor_type": "VideoLlama3VideoProcessor"}})");
+  expect_refused(Line{"preprocess", "--checkpoint", dir / "", "-o", dir / "o"} + kVideo, 4,
+                 "videos of 'VideoLlama3VideoProcessor' are not supported");
 }
 
 }  // namespace

@@ -12,8 +12,9 @@ namespace {
 
 using nlohmann::json;
 
+// LlavaOnevisionProcessor states the tokens of a tile.
 Result<VideoSettings> settings_of(const json& fields) {
-  return video_settings_from({"", fields.dump(), ""}, "d");
+  return video_settings_from({R"({"num_image_tokens": 10})", fields.dump(), ""}, "d");
 }
 
 json rules() {
@@ -91,8 +92,9 @@ TEST(VideoSettings, WhatIsNotSupportedIsNamed) {
     return settings ? std::string() : settings.error().message;
   };
   const std::string where = "d/video_preprocessor_config.json: ";
-  EXPECT_EQ(said({{"video_processor_type", "Gemma4VideoProcessor"}}, ErrorCode::kUnsupported),
-            where + "video_processor_type: videos of 'Gemma4VideoProcessor' are not supported");
+  EXPECT_EQ(
+      said({{"video_processor_type", "VideoLlama3VideoProcessor"}}, ErrorCode::kUnsupported),
+      where + "video_processor_type: videos of 'VideoLlama3VideoProcessor' are not supported");
   EXPECT_EQ(said({{"crop", 1}}, ErrorCode::kUnsupported),
             where + "field 'crop': not supported with Qwen2VLVideoProcessor");
   EXPECT_EQ(said({{"fps", -1}}, ErrorCode::kBadInput),
@@ -106,6 +108,46 @@ TEST(VideoSettings, WhatIsNotSupportedIsNamed) {
   const auto none = video_settings_from({}, "d");
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, ErrorCode::kIo);
+}
+
+TEST(VideoSettings, DefaultsAreThoseOfTheClasses) {
+  const auto gemma4 = settings_of({{"video_processor_type", "Gemma4VideoProcessor"}});
+  ASSERT_TRUE(gemma4) << gemma4.error().message;
+  EXPECT_EQ(gemma4->frame.max_patches(), 630);
+  EXPECT_TRUE(gemma4->samples && gemma4->frame.normalize);
+  EXPECT_EQ(gemma4->count, 32);
+  const json null = {{"video_processor_type", "Gemma4VideoProcessor"}, {"num_frames", nullptr}};
+  EXPECT_FALSE(settings_of(null)->count);
+  const json large = {{"video_processor_type", "Gemma4VideoProcessor"},
+                      {"patch_size", 256},
+                      {"max_soft_tokens", 1120}};
+  ASSERT_FALSE(settings_of(large));
+  EXPECT_NE(settings_of(large).error().message.find("tiles of 10080 patches"), std::string::npos)
+      << settings_of(large).error().message;
+}
+
+// The image processor of LLaVA-OneVision has fields that its video processor does not read.
+TEST(VideoSettings, FramesOfLlavaOnevisionHaveAQuarterOfTheTokens) {
+  const json images = {{"image_processor_type", "LlavaOnevisionImageProcessor"},
+                       {"image_grid_pinpoints", {{384, 384}}},
+                       {"do_pad", true},
+                       {"size", {{"height", 20}, {"width", 20}}}};
+  const json processor = {{"num_image_tokens", 27 * 27 + 1}};
+  const auto made = video_settings_from({processor.dump(), "", images.dump()}, "d");
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->kind, VideoKind::kLlavaOnevision);
+  EXPECT_EQ(made->frame_tokens, 14 * 14);
+  EXPECT_EQ(made->frame.tile, 20);
+  const json video = {{"image_processor_type", "LlavaOnevisionVideoProcessor"}};
+  const auto own = video_settings_from({processor.dump(), video.dump(), images.dump()}, "d");
+  ASSERT_TRUE(own) << own.error().message;
+  EXPECT_EQ(own->frame.tile, 384);
+  for (const char* wrong :
+       {"", "{}", R"({"num_image_tokens": 0})", R"({"num_image_tokens": 4294967296})"}) {
+    const auto refused = video_settings_from({wrong, video.dump(), ""}, "d");
+    ASSERT_FALSE(refused) << wrong;
+    EXPECT_EQ(refused.error().code, ErrorCode::kBadInput);
+  }
 }
 
 TEST(VideoSettings, LongVideosAreRefused) {

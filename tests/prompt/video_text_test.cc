@@ -31,6 +31,8 @@ TEST(VideoTexts, AreThoseOfTheProcessors) {
   EXPECT_EQ(expanded(VideoText::kRun, {video}), "aVVVVVVb");
   EXPECT_EQ(expanded(VideoText::kSpaced, {video}), "aVVVVVVb");
   EXPECT_EQ(expanded(VideoText::kTimed, {video}), "a<0.2 seconds><VVV><62.0 seconds><VVV>b");
+  EXPECT_EQ(expanded(VideoText::kClock, {video}), "a00:00 <VVV> 01:01 <VVV>b");
+  EXPECT_EQ(expanded(VideoText::kPooled, {video}), "aVVVVVVVb");
   VideoLayout tiles = video;
   tiles.tokens = 0;
   EXPECT_EQ(expanded(VideoText::kNumbered, {tiles}), "aFrame1: <II>\nFrame2: <II>b");

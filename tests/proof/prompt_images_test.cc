@@ -271,7 +271,8 @@ TEST(PromptImages, ImagesOfAnyShapeThatDoNotFitAreRefused) {
 
 // Placeholders of videos are 8. A second has 2 places in time.
 Result<PromptImages> videos(std::vector<int64_t> ids, std::vector<int64_t> grids, int64_t patches,
-                            std::vector<float> seconds = {}, bool images_too = false) {
+                            std::vector<float> seconds = {},
+                            std::vector<int64_t> image_grids = {}) {
   MemorySource source;
   const auto count = static_cast<int64_t>(grids.size() / 3);
   source.ids(std::move(ids));
@@ -282,7 +283,10 @@ Result<PromptImages> videos(std::vector<int64_t> ids, std::vector<int64_t> grids
     const auto stated = std::ssize(seconds);
     source.add("second_per_grid_ts", DType::kF32, {stated}, std::move(seconds));
   }
-  if (images_too) source.add("pixel_values", DType::kF32, {4, 12}, std::vector<float>(48));
+  if (!image_grids.empty()) {
+    source.add("pixel_values", DType::kF32, {4, 12}, std::vector<float>(48));
+    source.add("image_grid_thw", DType::kI64, {1, 3}, std::move(image_grids));
+  }
   packer::Manifest manifest = any_shape_model();
   manifest.video_token_id = 8;
   manifest.tokens_per_second = 2;
@@ -323,7 +327,69 @@ TEST(PromptImages, VideosThatDoNotFitAreRefused) {
           "1 placeholders for a video of 2 x 1 x 1 blocks");
   refused(videos({8}, {1, 2, 2}, 4, {-1}), bad, "groups of frames are -2 places apart in time");
   refused(videos({8}, {1, 2, 2}, 4, {NAN}), bad, "a value is not finite");
-  refused(videos({8}, {1, 2, 2}, 4, {1}, true), unsupported, "has videos and images or sounds");
+  refused(videos({8, 5, 9}, {1, 2, 2}, 4, {1}, {1, 2, 4}), bad, "pixel_values are [4, 12]");
+  refused(videos({8, 9, 5, 9}, {1, 2, 2}, 4, {1}, {1, 2, 2}), bad, "3 placeholders");
+}
+
+TEST(PromptImages, ImagesStandBesideVideos) {
+  const auto made = videos({8, 8, 5, 9}, {2, 2, 2}, 8, {0.5F}, {1, 2, 2});
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->shapes, (std::vector<ImageShape>{{2, 2}, {2, 2}, {2, 2}}));
+  EXPECT_EQ(made->stills, 1u);
+  EXPECT_EQ(made->pixel_shape, (Shape{12, 12}));
+  ASSERT_EQ(made->runs.size(), 2u);
+  EXPECT_EQ(made->runs[0].first, 3);
+  EXPECT_EQ(made->runs[0].grid_frames, 1);
+  EXPECT_EQ(made->runs[1].first, 0);
+  EXPECT_EQ(made->runs[1].grid_frames, 2);
+  // Rows are in the order of their places, features in that of the encoder.
+  PromptImages given = *made;
+  given.features.assign(12, 0);
+  std::fill_n(given.features.begin(), 4, 1.0F);
+  const auto rows = given.rows();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].first, 0);
+  EXPECT_EQ(rows[0].values.front(), 0);
+  EXPECT_EQ(rows[1].values.front(), 1);
+}
+
+// Frames are lists of up to 8 patches; those of the reference have 4.
+Result<PromptImages> listed_videos(std::vector<int64_t> frames, std::vector<int64_t> types) {
+  packer::Manifest manifest = model(9);
+  manifest.video_token_id = 8;
+  packer::ManifestMethod& forward = manifest.components[0].programs[0].methods[0];
+  forward.inputs[0].shape = {1, 8, 12};
+  forward.outputs[0].shape = {1, 2, 4};
+  MemorySource source;
+  source.ids({1, 8, 2, 8});
+  source.add("pixel_values_videos", DType::kF32, {2, 4, 12}, std::vector<float>(96, 1.0F));
+  source.add("video_position_ids", DType::kI64, {2, 4, 2},
+             std::vector<int64_t>{0, 0, 1, 0, 0, 1, 1, 1, 0, 0, 1, 0, 0, 1, 1, 1});
+  const auto count = std::ssize(frames);
+  source.add("num_frames_per_video", DType::kI64, {count}, std::move(frames));
+  source.add("mm_token_type_ids", DType::kI64, {1, 4}, std::move(types));
+  const Reference reference = Reference::open(source).value();
+  return images_of(reference, reference.prompts().front(), manifest);
+}
+
+TEST(PromptImages, FramesAreListsOfPatches) {
+  const auto made = listed_videos({1, 1}, {0, 2, 0, 2});
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->pixel_shape, (Shape{2, 8, 12}));
+  EXPECT_EQ(made->list_patches, 4);
+  EXPECT_EQ(std::ranges::count(made->pixels, 1.0F), 96);
+  EXPECT_EQ(made->video_groups, (std::vector<int64_t>{1, 1}));
+  EXPECT_EQ(made->row_count(), 2);
+  for (const std::vector<int64_t>& frames :
+       {std::vector<int64_t>{1}, {3}, {2, 0}, {3, -1}, {1, 1, 1}, {INT64_MAX, INT64_MAX}}) {
+    const auto wrong = listed_videos(frames, {0, 2, 0, 2});
+    ASSERT_FALSE(wrong);
+    EXPECT_NE(wrong.error().message.find("does not divide 2 frames into videos"), std::string::npos)
+        << wrong.error().message;
+  }
+  const auto types = listed_videos({2}, {0, 1, 0, 2});
+  ASSERT_FALSE(types);
+  EXPECT_NE(types.error().message.find("1 for token 8, expected 2"), std::string::npos);
 }
 
 // Tiles of 2 x 2 pixels have one feature and a newline. A picture has two tiles or four beside it.

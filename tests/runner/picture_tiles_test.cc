@@ -60,6 +60,20 @@ TEST(PictureTiles, TooManyFeaturesAreReduced) {
   EXPECT_EQ(tiles.rows_of({8, 8}, 5), 10);
 }
 
+// 3 x 3 features become 2 x 2, as torch's interpolate() makes them; the newline is behind the last
+// frame.
+TEST(PictureTiles, FramesOfAVideoHaveFewerFeatures) {
+  const PictureTiles tiles = *PictureTiles::in(model({8, 8}), {1, 3, 4, 4}, {1, 10, 1});
+  EXPECT_EQ(tiles.rows_of_frame(), 4);
+  std::vector<float> values;
+  for (int i = 0; i < 20; ++i) {
+    values.push_back(i % 10 == 9 ? -1.0F : static_cast<float>(i));
+  }
+  EXPECT_EQ(pool_video(tiles, values, 1),
+            (std::vector<float>{1, 2.5, 5.5, 7, 11, 12.5, 15.5, 17, -1}));
+  EXPECT_EQ(tiles_of_four({8, 8}).rows_of_frame(), 1);
+}
+
 TEST(PictureTiles, PicturesOfOneTileHaveItsNewline) {
   const PictureTiles tiles = tiles_of_four({8, 8});
   EXPECT_EQ(packed(tiles, {{8, 8}, {3, 9}}, 2),

@@ -16,7 +16,8 @@ KEYS = ("name", "source", "text", "pair", "tokens", "types", "messages", "image"
 MOST_BYTES = 64 << 20
 # What a processor makes that a model takes.
 TENSORS = ("input_ids", "pixel_values", "pixel_attention_mask", "spatial_shapes", "image_position_ids", "image_grid_thw", "image_sizes", "batch_num_images",
-           "token_type_ids", "mm_token_type_ids", "pixel_values_videos", "video_grid_thw", "second_per_grid_ts")
+           "token_type_ids", "mm_token_type_ids", "pixel_values_videos", "video_grid_thw", "second_per_grid_ts", "video_position_ids",
+           "num_frames_per_video")
 
 
 @dataclasses.dataclass
@@ -174,7 +175,7 @@ def encode(prompt, source):
     if source.listens and (prompt.audio is not None or prompt.messages is not None or prompt.text is not None):
         from .listening import encode_listening
         return encode_listening(prompt, source)
-    if source.hears_whole and prompt.audio is not None:
+    if source.hears_whole and prompt.audio is not None and not prompt.images:
         from .listening import encode_whole
         return encode_whole(prompt, source)
     if source.reads:
@@ -182,7 +183,7 @@ def encode(prompt, source):
         return encode_source(prompt, source)
     if prompt.source is not None:
         raise Refused(UNSUPPORTED, f"{prompt.where}: source: {source.model_type} has no encoder for it")
-    if prompt.audio is not None:
+    if prompt.audio is not None and not (source.hears_whole and prompt.images):
         raise Refused(UNSUPPORTED, f"{prompt.where}: audio: Ferry converts no audio encoder of {source.model_type}")
     if prompt.images or prompt.videos:
         return encode_images(prompt, source)
@@ -225,10 +226,15 @@ def encode_images(prompt, source):
     processor = source.processor()
     pictures = [picture(prompt, path) for path in prompt.images]
     videos = [video(prompt, *given) for given in prompt.videos]
+    sounds = [] if prompt.audio is None else [sound_beside(prompt, source, processor)]
+    if sounds and videos:
+        raise Refused(UNSUPPORTED, f"{prompt.where}: audio: videos and sounds in one prompt are not supported")
     tokens = [processor.image_token] * len(pictures) + [getattr(processor, "video_token", "")] * len(videos)
+    tokens += [getattr(processor, "audio_token", "")] * len(sounds)
     there = prompt.text is not None and any(token and token in prompt.text for token in tokens)
     if prompt.messages is None and not there and processor.chat_template:
-        content = [dict(type="image") for _ in pictures] + [dict(type="video") for _ in videos] + [dict(type="text", text=prompt.text)]
+        content = [dict(type="image") for _ in pictures] + [dict(type="video") for _ in videos]
+        content += [dict(type="audio") for _ in sounds] + [dict(type="text", text=prompt.text)]
         prompt = dataclasses.replace(prompt, messages=[dict(role="user", content=content)])
     try:
         if prompt.messages is not None:
@@ -239,6 +245,8 @@ def encode_images(prompt, source):
             marks = [f"<|vision_start|>{token}<|vision_end|>" if placed else token for token in tokens]
             text = prompt.text if there else "".join(marks) + prompt.text
         given = dict(images=[pictures]) if pictures else {}
+        if sounds:
+            given.update(audio=sounds)
         if videos:
             given.update(videos=[frames for frames, _ in videos], video_metadata=[metadata for _, metadata in videos])
             made = processor.video_processor
@@ -249,7 +257,19 @@ def encode_images(prompt, source):
     except Exception as error:
         raise Refused(BAD_INPUT, f"{prompt.where}: {one_line(error)}")
     # Ferry writes masks of i64 only.
-    return {name: made[name] if made[name].is_floating_point() else made[name].long() for name in TENSORS if name in made}
+    inputs = {name: made[name] if made[name].is_floating_point() else made[name].long() for name in TENSORS if name in made}
+    if sounds:  # without the frames of padding
+        frames = int(made["input_features_mask"].sum())
+        inputs.update(input_features=made["input_features"][:, :frames].contiguous(), input_features_mask=made["input_features_mask"][:, :frames])
+    return inputs
+
+
+def sound_beside(prompt, source, processor):
+    """The samples of a sound beside images."""
+    from .sound import read
+    if source.granite or not source.sees:
+        raise Refused(UNSUPPORTED, f"{prompt.where}: audio: {source.model_type} takes no images beside it")
+    return read(prompt, processor.feature_extractor.sampling_rate)
 
 
 def picture(prompt, path):

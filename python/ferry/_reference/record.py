@@ -46,20 +46,27 @@ def route_of(router, out):
     return out[0], out[2]
 
 
-class Packed:
-    """A hook on the rows of pictures that a model puts together from the features of their tiles."""
+class Joined(dict):
+    """Tensors of a tower that a model calls for images and then for videos: lists of [1,patches,width]."""
 
-    def __init__(self, model, features):
-        self.model, pack = model, model.pack_image_features
+    def __call__(self, name, value):
+        self.setdefault(name, []).append(value.clone())
+
+
+class Packed:
+    """A hook on a method of a model that puts rows together from features: `rows` finds them in what it returns."""
+
+    def __init__(self, model, method, rows, features):
+        self.model, self.method, pack = model, method, getattr(model, method)
 
         def packed(*arguments, **options):
             made = pack(*arguments, **options)
-            features.append(torch.cat(made[0])[None])
+            features.append(rows(made)[None])
             return made
-        model.pack_image_features = packed
+        setattr(model, method, packed)
 
     def remove(self):
-        del self.model.pack_image_features
+        delattr(self.model, self.method)
 
 
 class Recorder:
@@ -99,7 +106,9 @@ class Recorder:
         with self.hooks() as hooks:
             self.watch_text(hooks, seen)
             if "pixel_values" in inputs or "pixel_values_videos" in inputs:
-                self.watch_images(hooks, put, features, by_blocks(self.model, inputs))
+                both = "pixel_values" in inputs and "pixel_values_videos" in inputs
+                joined = Joined() if both else put
+                self.watch_images(hooks, joined, features, by_blocks(self.model, inputs))
             if self.source.attends:
                 self.watch_encoder(hooks, put)
             if (self.source.listens or self.source.hears_whole) and "input_features" in inputs:
@@ -112,6 +121,9 @@ class Recorder:
         for name, value in inputs.items():
             if name != "input_features_mask":  # there is no padding
                 put(name, value)
+        if "pixel_values" in inputs and "pixel_values_videos" in inputs:
+            for name, values in joined.items():
+                put(name, torch.cat(values, dim=1))
         if features:  # a connector that is called for each tile gives different numbers of rows
             put("image_features", torch.cat(features, dim=0 if len(features) == 1 else 1))
         self.put_states({name: value for name, value in seen.items() if name != "last_hidden_state"}, put)
@@ -174,7 +186,9 @@ class Recorder:
             return
         packer = getattr(self.model, "model", self.model)
         if hasattr(packer, "pack_image_features"):
-            hooks.append(Packed(packer, features))
+            hooks.append(Packed(packer, "pack_image_features", lambda made: torch.cat(made[0]), features))
+            if hasattr(packer, "get_video_features"):
+                hooks.append(Packed(packer, "get_video_features", lambda made: made.pooler_output.flatten(0, 1), features))
             return
         hooks.append(connector.register_forward_hook(
             lambda _, __, out: features.append(out.reshape(1 if out.dim() == 2 else out.shape[0], -1, out.shape[-1]))))
