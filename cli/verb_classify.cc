@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/encoder_bundle.h"
 #include "cli/line_reader.h"
 #include "cli/option_values.h"
 #include "cli/run_prompt.h"
@@ -293,8 +294,7 @@ Result<int> classify(Context& context, const ClassifyLine& o) {
   if (!o.tokens.empty()) tokens = FERRY_TRY(tokens_on_line(o));
   const runner::MethodOptions method = {.own_bf16 = true,
                                         .memory = FERRY_TRY(memory_limit(o.memory))};
-  const packer::Bundle bundle = FERRY_TRY(packer::Bundle::open(
-      o.bundle, /*check_digests=*/true, context.pool(), context.progress("checking digests")));
+  const packer::Bundle bundle = FERRY_TRY(open_encoder(context, o.bundle, /*config=*/{}));
   runner::TextBatches batches =
       FERRY_TRY(runner::TextBatches::load(bundle, context.pool(), method));
   FERRY_RETURN_IF_ERROR(check_kind(o, batches.sizes()));
@@ -317,7 +317,7 @@ void add_classify(CommandLine& line) {
   auto o = std::make_shared<ClassifyLine>();
   line.verb("classify",
             "Labels of texts, of pairs of texts or of words, by the bundle of a classifier")
-      .positional("BUNDLE", o->bundle, "Bundle directory")
+      .positional("BUNDLE", o->bundle, "Bundle directory, or a GGUF file")
       .option("--text", o->texts,
               "Text; may be repeated. Without it and --tokens, every line of standard input is a "
               "text, as a JSON string, or a pair, as a list of two")

@@ -14,13 +14,12 @@
 #include <utility>
 #include <vector>
 
+#include "cli/encoder_bundle.h"
 #include "cli/line_reader.h"
 #include "cli/option_values.h"
 #include "cli/report_file.h"
 #include "cli/run_prompt.h"
 #include "cli/verbs.h"
-#include "conversion/convert.h"
-#include "conversion/gguf_proof.h"
 #include "core/atomic_file.h"
 #include "core/file.h"
 #include "core/json.h"
@@ -390,19 +389,6 @@ Status answer_lines(Waiting& waiting, bool plain) {
   }
 }
 
-// Opens a bundle, or turns a GGUF file into one in memory.
-Result<packer::Bundle> open_encoder(Context& context, const EmbedLine& o) {
-  if (conversion::is_gguf_file(o.bundle)) {
-    return conversion::bundle_in_memory({.path = o.bundle, .config = o.config},
-                                        conversion::GgufMatrices::kFloats, context.pool());
-  }
-  if (!o.config.empty()) {
-    return fail(ErrorCode::kUsage, "--config is for GGUF files; bundles have their configuration");
-  }
-  return packer::Bundle::open(o.bundle, /*check_digests=*/true, context.pool(),
-                              context.progress("checking digests"));
-}
-
 Result<int> run(Context& context, const EmbedLine& o) {
   FERRY_RETURN_IF_ERROR(check_options(o));
   std::vector<int64_t> tokens;
@@ -411,7 +397,7 @@ Result<int> run(Context& context, const EmbedLine& o) {
   }
   const runner::MethodOptions method = {.own_bf16 = true,
                                         .memory = FERRY_TRY(memory_limit(o.memory))};
-  const packer::Bundle opened = FERRY_TRY(open_encoder(context, o));
+  const packer::Bundle opened = FERRY_TRY(open_encoder(context, o.bundle, o.config));
   const packer::Bundle bundle = FERRY_TRY(opened.with_adapter(o.adapter));
   runner::TextBatches batches =
       FERRY_TRY(runner::TextBatches::load(bundle, context.pool(), method));

@@ -168,6 +168,7 @@ Result<PlannedFiles> plan_gguf_files(plan::MappedModel& model, const ExportOptio
   GgufModelTensors made = FERRY_TRY(gguf_model_tensors(model, *input.architecture));
   PlannedFiles planned;
   planned.targets = std::move(made.targets);
+  input.layer_numbers = std::move(made.layer_numbers);
   planned.notes = converters::gguf_limit_notes(input);
   const TensorSource& source = *model.checkpoint.source;
   input.type =

@@ -16,6 +16,7 @@
 #include "core/text.h"
 #include "dialects/gguf/file/gguf.h"
 #include "dialects/gguf/file/writer.h"
+#include "dialects/gguf/model/layer_numbers.h"
 #include "dialects/gguf/model/written_types.h"
 #include "graph/recipe.h"
 
@@ -44,8 +45,9 @@ std::set<std::string> text_weights(const plan::MappedModel& model) {
   return names;
 }
 
-// The tensors of the checkpoint from which weights of the text model are made.
-Sources stored_tensors(const plan::MappedModel& model) {
+// The tensors of the checkpoint from which weights of the text model are made, and such as make
+// none and have `unused` in their keys, if it is not empty.
+Sources stored_tensors(const plan::MappedModel& model, std::string_view unused) {
   const converters::MappingReport& mapping = model.checkpoint.mapping;
   const std::vector<size_t> entries =
       converters::entry_index(*model.checkpoint.source, model.tensors);
@@ -53,9 +55,12 @@ Sources stored_tensors(const plan::MappedModel& model) {
   Sources sources;
   for (size_t i = 0; i < model.tensors.tensors.size() && entries[i] < mapping.entries.size(); ++i) {
     const std::vector<std::string>& targets = mapping.entries[entries[i]].targets;
-    const bool used =
-        std::ranges::any_of(targets, [&](const std::string& name) { return text.contains(name); });
-    if (!used) continue;
+    const bool used = std::ranges::any_of(targets, [&](const std::string& name) {
+      return text.contains(name) || name == converters::kSharedTable;
+    });
+    const bool kept = targets.empty() && !unused.empty() &&
+                      model.tensors.tensors[i].key.find(unused) != std::string::npos;
+    if (!used && !kept) continue;
     KeyedTensor tensor = model.tensors.tensors[i];
     tensor.key = tensor.key.substr(mapping.prefix().size());
     if (graph::is_derived(tensor.recipe, *model.checkpoint.source)) {
@@ -158,12 +163,10 @@ std::map<std::string, std::vector<std::string>> targets_of(
 
 converters::ModelConfig gguf_config(const plan::MappedModel& model) {
   converters::ModelConfig config = model.checkpoint.config;
-  for (const converters::TieRule& tie : converters::standard_ties(model.checkpoint.config)) {
-    const graph::Weight* head = find_weight(model, tie.target);
-    const graph::Weight* same = find_weight(model, tie.same_as);
-    const bool own = head != nullptr && same != nullptr && head->recipe != same->recipe;
-    if (own) config.tie_word_embeddings = false;
-  }
+  const graph::Weight* head = find_weight(model, "output.weight");
+  const graph::Weight* table = find_weight(model, "tok_embeddings.weight");
+  const bool own = head != nullptr && table != nullptr && head->recipe != table->recipe;
+  if (own) config.tie_word_embeddings = false;
   return config;
 }
 
@@ -171,7 +174,7 @@ Result<GgufModelTensors> gguf_model_tensors(const plan::MappedModel& model,
                                             const converters::GgufArchitecture& architecture) {
   const converters::ModelConfig config = gguf_config(model);
   const converters::GgufTables tables(architecture);
-  Sources sources = with_weights(model, tables, stored_tensors(model));
+  Sources sources = with_weights(model, tables, stored_tensors(model, architecture.keeps_unused));
   const bool known = std::ranges::all_of(sources.tensors, [&](const KeyedTensor& tensor) {
     return !tables.known(tensor.key).empty();
   });
@@ -182,6 +185,8 @@ Result<GgufModelTensors> gguf_model_tensors(const plan::MappedModel& model,
   out.written = FERRY_TRY(converters::write_gguf_tensors(*model.checkpoint.source, sources.tensors,
                                                          architecture, config));
   out.targets = targets_of(out.written, sources);
+  out.layer_numbers = FERRY_TRY(converters::read_layer_numbers(
+      *model.checkpoint.source, sources.tensors, architecture, config));
   return out;
 }
 

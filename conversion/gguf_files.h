@@ -51,6 +51,7 @@ struct GgufModelTensors {
   std::vector<converters::GgufWrittenTensor> written;
   // Maps each weight of the model to the tensors of the file that hold it, for the mapping report.
   std::map<std::string, std::vector<std::string>> targets = {};
+  std::vector<GgufKeyValue> layer_numbers = {};  // numbers of layers that are keys of the file
 };
 
 // Returns the tensors of the text model only. Tensors that are packed differently from checkpoints

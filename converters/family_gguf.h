@@ -32,6 +32,8 @@ struct GgufForm {
     kExperts,      // [experts, rows, columns] becomes a tensor for each expert, "{e}" in the name
     kMatrices,     // the same of any number of matrices, which belong to no layer
     kHeads,        // [heads, values] becomes a tensor for each head, "{e}" in the name
+    kLayerNumber,  // a key of the metadata with a number for each layer becomes tensors [1]
+    kLayerScalar,  // the same, and tensors without an axis
   };
   enum class Models { kAll, kWithExperts, kWithoutExperts };
   enum class Values {
@@ -49,8 +51,9 @@ struct GgufForm {
   // Readers compute with what the file has.
   std::vector<double> (*factors)(const ModelConfig& config) = nullptr;
   std::vector<float> (*row_factors)(const ModelConfig& config) = nullptr;
-  bool with_gate = false;        // the rows of kGgufPackedGate follow before they are put in order
-  bool read_only = false;        // Ferry writes no such tensor
+  bool with_gate = false;  // the rows of kGgufPackedGate follow before they are put in order
+  bool read_only = false;  // Ferry writes no such tensor
+  bool (*fits)(const ModelConfig& config) = nullptr;  // models with the tensor; all by default
   bool is_part = false;          // the tensor belongs to kGgufPackedInput, where the file has that
   Models models = Models::kAll;  // models with the tensor; others have another one in its place
   Shape shape = Shape::kStored;
@@ -98,6 +101,7 @@ enum class GgufKey {
   kRopeBase,
   kOtherRopeBase,  // a base that readers do not assume
   kRopeScaling,    // "none" where there is none
+  kUnscaledRope,   // linear by 1 where there is no scaling
   kAlphaRope,
   kYarnMultiplier,
   kQueryGrowth,
@@ -105,6 +109,7 @@ enum class GgufKey {
   kWindow,
   kWindowOrNone,
   kWindowPattern,
+  kOtherWindows,  // the layers with a window, where they are not those that readers assume
   kScoreSoftcap,
   kLogitSoftcap,
   kLogitScale,
@@ -146,15 +151,23 @@ enum class GgufKey {
   kExpertGroups,  // of nemotron_h
   kOneSharedExpert,
   kLatentExperts,
-  kMimoHeads,  // heads that differ between layers of full and of sliding attention
-  kNotCausal,  // of encoders: tokens attend to later ones too
-  kPooling,    // how states become one vector, where the checkpoint says so
+  kMimoHeads,    // heads that differ between layers of full and of sliding attention
+  kNotCausal,    // of encoders: tokens attend to later ones too
+  kHalfWindow,   // the number of which half is the reach of a window to each side
+  kProjections,  // sizes of the projections behind the pooling
+  kPooling,      // how states become one vector, where the checkpoint says so
+  kLabels,       // names of labels, where there is a head
+  kStreams,      // of gemma3n: streams, inputs of layers, shared keys, cutoffs, windows
   kSlidingRopeBase,
   kModernEpsilons,  // of modern-bert: that of layer norms under both names
-  kLabelPooling,    // of its heads of labels, which Ferry writes none of
+  kLabelPooling,    // which state its heads of labels read
   kLocalWindow,     // tokens that a window has on both sides together
   kWindowStep,      // every so many layers one has no window, the first being such a one
-  kHiddenActivation
+  kHiddenActivation,
+  kNamedActivation,  // of bitnet, whose readers do not read it
+  kSourceBlocks,     // layers of the encoder of an encoder-decoder, and of its decoder
+  kRelativeBuckets,  // of biases by distance
+  kDecoderStart,     // the token that answers begin with
 };
 
 // The sign by which a file belongs to an architecture, where several share its name.
@@ -170,7 +183,8 @@ enum class GgufSign {
   kTwoNorms,  // the MLP has a norm of its own beside that of attention
   kRmsNorms,
   kNoTokenTypes,
-  kNever,  // files are read as another architecture of the name
+  kBiasesOfLayers,  // layers behind the first one have biases by distance of their own
+  kNever,           // files are read as another architecture of the name
 };
 
 // The keys that few architectures have (readers.cc of the dialect).
@@ -202,6 +216,8 @@ enum class GgufOwnKeys {
   kEmbeddingGemma,
   kGemma3n,
   kMimo,
+  kBitnet,
+  kT5,
 };
 
 // How the files of an architecture state their tokenizers, beyond the plain case: byte-level BPE.
@@ -224,6 +240,7 @@ struct GgufTokenizerRules {
   // An encoder of BERT's kind: WordPiece, Unigram or byte-level BPE, and the number of the types
   // that a token may have.
   bool encoder = false;
+  bool pieces = false;  // a Unigram, whose pieces have the ids of the tokens
   bool framed = false;  // states that texts begin with bos and end with eos and sep
   bool no_bos = false;  // states that they do not begin with bos, unless the tokenizer does
   std::array<FixedId, 2> ids = {};  // for SentencePiece
@@ -295,6 +312,9 @@ struct GgufArchitecture {
   bool plain_windows = false;     // layers with a window have RoPE without scaling
   int64_t qk_norm_layers = 0;     // q and k have norms from so many layers on, and not before
   int64_t window_layers = 0;      // models of so many layers have windows, and no others
+  // Part of the keys of tensors that readers need though nothing reads their values. A checkpoint
+  // may lack them.
+  std::string_view keeps_unused = {};
 
   bool has_experts() const {
     const auto stacks = [](const GgufName& row) {

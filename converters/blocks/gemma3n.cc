@@ -167,11 +167,11 @@ ValueId Gemma3n::feed_forward(ValueId x, int64_t layer) {
   const std::string prefix = layer_name(layer, "feed_forward");
   const int64_t inner = g_.intermediate_size;
   ValueId gate = linear(x, prefix + ".w1", g_.hidden_size, inner);
-  if (const auto cutoff = g_.numbers.find(cutoff_name(layer)); cutoff != g_.numbers.end()) {
+  if (const auto cutoff = gemma3n_cutoff(g_, layer)) {
     const ValueId centred = b_.sub(gate, b_.mean_last(gate));
     const ValueId variance = mean_square(b_, centred);
     const ValueId deviation = b_.mul(variance, b_.rsqrt(at_least(b_, variance, kTiny)));
-    gate = b_.relu(b_.sub(centred, b_.mul(deviation, std::bit_cast<double>(cutoff->second))));
+    gate = b_.relu(b_.sub(centred, b_.mul(deviation, *cutoff)));
   }
   const ValueId up = linear(x, prefix + ".w3", g_.hidden_size, inner);
   const ValueId activated = activate(b_, g_.activation, gate);
@@ -267,6 +267,12 @@ Status read_sparsity(const JsonFields& fields, ModelConfig& config) {
 }
 
 }  // namespace
+
+std::optional<double> gemma3n_cutoff(const ModelConfig& config, int64_t layer) {
+  const auto found = config.numbers.find(cutoff_name(layer));
+  if (found == config.numbers.end()) return std::nullopt;
+  return std::bit_cast<double>(found->second);
+}
 
 Result<Methods> build_gemma3n(const ModelConfig& config, const BuildOptions& options) {
   FERRY_RETURN_IF_ERROR(check_shared_layers(config));

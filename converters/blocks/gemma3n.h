@@ -3,6 +3,7 @@
 // Source: transformers, models/gemma3n/modeling_gemma3n.py.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,10 @@ namespace ferry::converters {
 
 // Reads the keys that only Gemma 3n has into ModelConfig::numbers. Needs num_layers.
 Status read_gemma3n(const JsonFields& fields, ModelConfig& config);
+
+// Returns how many standard deviations above the mean an activation of the layer must be; nullopt
+// where all count.
+std::optional<double> gemma3n_cutoff(const ModelConfig& config, int64_t layer);
 
 Result<Methods> build_gemma3n(const ModelConfig& config, const BuildOptions& options);
 

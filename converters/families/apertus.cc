@@ -5,10 +5,29 @@
 #include "converters/blocks/decoder.h"
 #include "converters/config/json_fields.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::apertus {
 namespace {
+
+using namespace gguf_tables;
+
+constexpr GgufForm kNumber = {.shape = GgufForm::Shape::kLayerNumber};
+constexpr GgufForm kScalar = {.shape = GgufForm::Shape::kLayerScalar};
+constexpr GgufName kApertusGguf[] = {
+    {"token_embd.weight", "model.embed_tokens.weight"},
+    {"output_norm.weight", "model.norm.weight"},
+    {"output.weight", "lm_head.weight"},
+    {"blk.{i}.attn_norm.weight", "model.layers.{i}.attention_layernorm.weight"},
+    {"blk.{i}.ffn_norm.weight", "model.layers.{i}.feedforward_layernorm.weight"},
+    {"blk.{i}.ffn_up.weight", "model.layers.{i}.mlp.up_proj.weight"},
+    {"blk.{i}.ffn_down.weight", "model.layers.{i}.mlp.down_proj.weight"},
+    {"xielu.alpha_n", "model.layers.{i}.mlp.act_fn.alpha_n", kNumber},
+    {"xielu.alpha_p", "model.layers.{i}.mlp.act_fn.alpha_p", kNumber},
+    {"xielu.beta", "model.layers.{i}.mlp.act_fn.beta", kScalar},
+    {"xielu.eps", "model.layers.{i}.mlp.act_fn.eps", kScalar},
+};
 
 Status read(const JsonFields& fields, ModelConfig&) {
   const auto name = FERRY_TRY(fields.text("hidden_act"));
@@ -100,6 +119,12 @@ const FamilySpec kFamily = {
                .attention_bias = true,
                .read = read}},
     .components = {{.rules = rules, .build = build}},
-    .classifiers = {{"Apertus", score_head, /*texts=*/false}}};
+    .classifiers = {{"Apertus", score_head, /*texts=*/false}},
+    .gguf = {{.name = "apertus",
+              .tokenizer_keys = {.sentence_piece = true, .llama = true},
+              .tables = {kApertusGguf, kAttention, kFusedAttention, kValueAndOutput},
+              .keys = llama_keys(),
+              .rope_factors = true,
+              .own_head = true}}};
 
 }  // namespace ferry::converters::families::apertus

@@ -8,8 +8,11 @@
 namespace ferry::converters::families::bert {
 namespace {
 
-constexpr GgufName kPositionsGguf[] = {
-    {"position_embd.weight", "embeddings.position_embeddings.weight"}};
+constexpr GgufName kOwnGguf[] = {{"position_embd.weight", "embeddings.position_embeddings.weight"},
+                                 {"cls.weight", "bert.pooler.dense.weight"},
+                                 {"cls.bias", "bert.pooler.dense.bias"},
+                                 {"cls.output.weight", "classifier.weight"},
+                                 {"cls.output.bias", "classifier.bias"}};
 
 std::vector<KeyRule> rules(const ModelConfig&, const std::string& prefix) {
   return bert_rules(prefix);
@@ -37,7 +40,7 @@ const FamilySpec kFamily = {
     .classifiers = {{"Bert", head}},
     .gguf = {{.name = "bert",
               .tokenizer_keys = {.encoder = true},
-              .tables = {gguf_tables::kBert, kPositionsGguf},
+              .tables = {gguf_tables::kBert, kOwnGguf},
               .layer_norm = true,
               .own_keys = GgufOwnKeys::kBert,
               .keys = gguf_tables::bert_keys(),

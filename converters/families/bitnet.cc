@@ -4,10 +4,19 @@
 #include "converters/blocks/decoder.h"
 #include "converters/config/type_parts.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::bitnet {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
+
+constexpr GgufName kInnerNormsGguf[] = {
+    {"blk.{i}.attn_sub_norm.weight", "model.layers.{i}.self_attn.attn_sub_norm.weight"},
+    {"blk.{i}.ffn_sub_norm.weight", "model.layers.{i}.mlp.ffn_sub_norm.weight"},
+};
 
 Status read(const JsonFields& fields, ModelConfig& config) {
   config.numbers[kMlpNorm] = 1;
@@ -40,6 +49,15 @@ const FamilySpec kFamily = {.types = {{.name = "bitnet",
                                        .attention_bias = true,
                                        .ternary = true,
                                        .read = read}},
-                            .components = {{.rules = rules, .build = build}}};
+                            .components = {{.rules = rules, .build = build}},
+                            .gguf = {{.name = "bitnet",
+                                      .tokenizer_keys = {.sentence_piece = true},
+                                      .tables = {kFrame, kAttention, kFusedAttention,
+                                                 kValueAndOutput, kPreNorm, kMlp, kInnerNormsGguf},
+                                      .own_keys = GgufOwnKeys::kBitnet,
+                                      .keys = standard_keys({kUnscaledRope, kNamedActivation}),
+                                      .unread = attention_biases(),
+                                      .tied_head = true,
+                                      .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::bitnet

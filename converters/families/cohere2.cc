@@ -33,16 +33,16 @@ const FamilySpec kFamily = {
                .rope_layers = RopeLayers::kSliding,
                .read = read}},
     .components = {{.rules = cohere_rules, .build = build_cohere}},
-    .gguf = {
-        {.name = "cohere2",
-         .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kMlp},
-         .layer_norm = true,
-         .logit_scale = true,
-         .window_every = 4,
-         .keys = standard_keys({kLogitScale, kWindow, kVocabulary, kRopeDimension, kRopeScaling}),
-         .unread = {kOutputBias},
-         .tied_head = true,
-         .equal_heads = true,
-         .turns_windows = true}}};
+    .gguf = {{.name = "cohere2",
+              .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kMlp},
+              .layer_norm = true,
+              .logit_scale = true,
+              .window_every = 4,
+              .keys = standard_keys(
+                  {kLogitScale, kWindow, kOtherWindows, kVocabulary, kRopeDimension, kRopeScaling}),
+              .unread = {kOutputBias},
+              .tied_head = true,
+              .equal_heads = true,
+              .turns_windows = true}}};
 
 }  // namespace ferry::converters::families::cohere2

@@ -55,7 +55,10 @@ const FamilySpec kFamily = {
               .shifted_norms = true,
               .gemma = true,
               .layers_scaled_by_hidden = 46,
-              .keys = gemma_keys({kScoreSoftcap, kLogitSoftcap, kWindowOrNone, kOtherRopeBase}),
+              .window_every = 2,
+              .keys = gemma_keys(
+                  {kScoreSoftcap, kLogitSoftcap, kWindowOrNone, kOtherWindows, kOtherRopeBase}),
+              .unread = {kOutputBias},
               .activation = Activation::kGeluTanh,
               .tied_head = true}},
     .keras = {{.classes = {"GemmaBackbone"},

@@ -5,6 +5,7 @@
 
 #include "converters/blocks/gemma.h"
 #include "converters/blocks/gemma3n.h"
+#include "converters/blocks/layer_inputs.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
 
@@ -12,16 +13,28 @@ namespace ferry::converters::families::gemma3n {
 namespace {
 
 using namespace gguf_tables;
+using enum GgufKey;
 
 constexpr const char* kOther = "vision and audio: only the text part is built";
 
-constexpr GgufForm kStreams = {.read_only = true, .shape = GgufForm::Shape::kMatrices};
+constexpr GgufForm kMatrices = {.shape = GgufForm::Shape::kMatrices};
+// Readers want a row for every token. Those beyond the table get what the reference gives them: the
+// inputs of token 0.
+constexpr GgufForm kAllTokens = {.written = [](const ModelConfig& config) {
+  const int64_t rows = config.number(kLayerVocab);
+  StridedPiece more;
+  add_axis(more, {config.vocab_size - rows, 0});
+  add_axis(more, {1, 1});
+  std::vector<StridedPiece> order = {run_piece(0, 0, rows)};
+  if (config.vocab_size > rows) order.push_back(more);
+  return order;
+}};
 constexpr GgufName kGemma3nGguf[] = {
-    {"per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight"},
+    {"per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight", kAllTokens},
     {"per_layer_model_proj.weight", "model.per_layer_model_projection.weight"},
     {"per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight"},
-    {"altup_proj.weight", "model.altup_projections.{e}.weight", kStreams},
-    {"altup_unembd_proj.weight", "model.altup_unembed_projections.{e}.weight", kStreams},
+    {"altup_proj.weight", "model.altup_projections.{e}.weight", kMatrices},
+    {"altup_unembd_proj.weight", "model.altup_unembed_projections.{e}.weight", kMatrices},
     {"blk.{i}.inp_gate.weight", "model.layers.{i}.per_layer_input_gate.weight"},
     {"blk.{i}.proj.weight", "model.layers.{i}.per_layer_projection.weight"},
     {"blk.{i}.post_norm.weight", "model.layers.{i}.post_per_layer_input_norm.weight"},
@@ -76,6 +89,13 @@ const FamilySpec kFamily = {
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kFourNorms, kMlp,
                          kGemma3nGguf},
               .sliding_pattern = true,
-              .own_keys = GgufOwnKeys::kGemma3n}}};
+              .own_keys = GgufOwnKeys::kGemma3n,
+              .cuts_vocabulary = true,
+              .keys = standard_keys({kHeadLengths, kLogitSoftcap, kWindow, kStreams}),
+              .tokenizer = "gemma3",
+              .unread = attention_biases(),
+              .activation = Activation::kGeluTanh,
+              .lists_windows = true,
+              .keeps_unused = "self_attn."}}};
 
 }  // namespace ferry::converters::families::gemma3n

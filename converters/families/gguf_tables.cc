@@ -453,7 +453,7 @@ KeyOrder deepseek_keys() {
 
 KeyOrder bert_keys() {
   return {kBlocks,           kContext,  kEmbedding, kFeedForward, kHeads,
-          kLayerNormEpsilon, kFileType, kNotCausal, kPooling};
+          kLayerNormEpsilon, kFileType, kNotCausal, kPooling,     kLabels};
 }
 
 TensorNames attention_biases() {

@@ -100,7 +100,7 @@ const FamilySpec kFamily = {
                          kGptOssGguf, kExperts, kExpertWeights},
               .normed_experts = true,
               .window_every = 2,
-              .keys = standard_keys({kWindow, kExpertSizes}),
+              .keys = standard_keys({kWindow, kOtherWindows, kExpertSizes}),
               .own_head = true}},
     .keras = {{.classes = {"GptOssBackbone"},
                .decoder = "gpt_oss_transformer_decoder",

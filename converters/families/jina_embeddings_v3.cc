@@ -10,6 +10,8 @@
 namespace ferry::converters::families::jina_embeddings_v3 {
 namespace {
 
+using enum GgufKey;
+
 constexpr GgufName kJinaGguf[] = {
     {"token_embd.weight", "embeddings.word_embeddings.weight"},
     {"token_types.weight", "embeddings.token_type_embeddings.weight"},
@@ -81,8 +83,14 @@ const FamilySpec kFamily = {
     .dropped = {{"roberta.pooler.*", kEncoderHead}, {"lm_head.*", kEncoderHead}},
     .classifiers = {{"JinaEmbeddingsV3", dense_head}},
     .gguf = {{.name = "jina-bert-v3",
+              .tokenizer_keys = {.encoder = true},
               .tables = {kJinaGguf},
               .layer_norm = true,
-              .own_keys = GgufOwnKeys::kEncoder}}};
+              .own_keys = GgufOwnKeys::kEncoder,
+              .keys = {kBlocks, kContext, kEmbedding, kFeedForward, kHeads, kRopeBase,
+                       kLayerNormEpsilon, kFileType, kNotCausal, kPooling},
+              .activation = Activation::kGeluTanh,
+              .rough_gelu = true,
+              .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::jina_embeddings_v3

@@ -28,6 +28,10 @@ constexpr GgufName kModernGguf[] = {
     {"blk.{i}.ffn_norm.weight", "layers.{i}.mlp_norm.weight"},
     {"blk.{i}.ffn_up.weight", "layers.{i}.mlp.Wi.weight"},
     {"blk.{i}.ffn_down.weight", "layers.{i}.mlp.Wo.weight"},
+    {"cls.weight", "head.dense.weight"},
+    {"cls.norm.weight", "head.norm.weight"},
+    {"cls.output.weight", "classifier.weight"},
+    {"cls.output.bias", "classifier.bias"},
 };
 
 // These keys would change the RoPE or the window of the reference in ways of their own.
@@ -120,8 +124,8 @@ const FamilySpec kFamily = {
          .layer_norm = true,
          .own_keys = GgufOwnKeys::kModernBert,
          .keys = {kBlocks, kContext, kEmbedding, kFeedForward, kHeads, kRopeBase, kSlidingRopeBase,
-                  kModernEpsilons, kFileType, kNotCausal, kPooling, kLabelPooling, kLocalWindow,
-                  kWindowStep, kRopeScaling, kVocabulary, kHiddenActivation},
+                  kModernEpsilons, kFileType, kNotCausal, kPooling, kLabelPooling, kLabels,
+                  kLocalWindow, kWindowStep, kRopeScaling, kVocabulary, kHiddenActivation},
          .activation = Activation::kGeluTanh,
          .rough_gelu = true,
          .lists_windows = true}}};

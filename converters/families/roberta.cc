@@ -19,12 +19,17 @@ constexpr const char* kLaterDefaults = R"({"vocab_size": 30522, "hidden_size": 7
     "rms_norm_eps": 1e-12, "pad_token_id": 1})";
 
 // The file has no rows for the positions that no token has. Files are read as those of BERT.
-constexpr GgufName kPositionsGguf[] = {
+constexpr GgufName kOwnGguf[] = {
     {"position_embd.weight",
      "embeddings.position_embeddings.weight",
-     {.written = [](const ModelConfig& config) {
-       return RowOrder{run_piece(0, config.number(kUncountedToken) + 1, config.max_positions)};
-     }}}};
+     {.written =
+          [](const ModelConfig& config) {
+            return RowOrder{run_piece(0, config.number(kUncountedToken) + 1, config.max_positions)};
+          }}},
+    {"cls.weight", "classifier.dense.weight"},
+    {"cls.bias", "classifier.dense.bias"},
+    {"cls.output.weight", "classifier.out_proj.weight"},
+    {"cls.output.bias", "classifier.out_proj.bias"}};
 
 Status read(const JsonFields& fields, ModelConfig& config) {
   FERRY_RETURN_IF_ERROR(read_bert(fields, config));
@@ -57,8 +62,8 @@ const FamilySpec kFamily = {
     .dropped = {{"roberta.pooler.*", kEncoderHead}, {"lm_head.*", kEncoderHead}},
     .classifiers = {{"Roberta", dense_head}, {"XLMRoberta", dense_head}, {"Camembert", dense_head}},
     .gguf = {{.name = "bert",
-              .other_types = {"xlm-roberta"},
-              .tables = {gguf_tables::kBert, kPositionsGguf},
+              .other_types = {"xlm-roberta", "camembert"},
+              .tables = {gguf_tables::kBert, kOwnGguf},
               .layer_norm = true,
               .sign = GgufSign::kNever,
               .own_keys = GgufOwnKeys::kBert,

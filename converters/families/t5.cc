@@ -10,6 +10,7 @@
 #include "converters/blocks/source_encoder.h"
 #include "converters/config/config_parts.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::t5 {
@@ -159,6 +160,78 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
                   "a bias of cross-attention, which the reference does not read")}});
 }
 
+using enum GgufKey;
+
+bool is_gated(const ModelConfig& config) { return config.number(kGate) != 0; }
+bool is_plain(const ModelConfig& config) { return !is_gated(config); }
+bool is_tied(const ModelConfig& config) { return config.tie_word_embeddings; }
+
+// Readers scale no outputs of the decoder: the head of a file is scaled instead.
+std::vector<double> head_factors(const ModelConfig& config) { return {config.scalars.logits}; }
+
+constexpr GgufForm kOfGated = {.fits = is_gated}, kOfPlain = {.fits = is_plain};
+constexpr GgufForm kOwnHead = {.factors = head_factors};
+constexpr GgufForm kTiedHead = {.factors = head_factors, .fits = is_tied};
+
+constexpr GgufName kT5Gguf[] = {
+    {"output.weight", "lm_head.weight", kOwnHead},
+    {"output.weight", "shared.weight", kTiedHead},
+    {"token_embd.weight", "shared.weight"},
+    {"enc.output_norm.weight", "encoder.final_layer_norm.weight"},
+    {"enc.blk.{i}.attn_norm.weight", "encoder.block.{i}.layer.0.layer_norm.weight"},
+    {"enc.blk.{i}.attn_q.weight", "encoder.block.{i}.layer.0.SelfAttention.q.weight"},
+    {"enc.blk.{i}.attn_k.weight", "encoder.block.{i}.layer.0.SelfAttention.k.weight"},
+    {"enc.blk.{i}.attn_v.weight", "encoder.block.{i}.layer.0.SelfAttention.v.weight"},
+    {"enc.blk.{i}.attn_o.weight", "encoder.block.{i}.layer.0.SelfAttention.o.weight"},
+    {"enc.blk.{i}.attn_rel_b.weight",
+     "encoder.block.{i}.layer.0.SelfAttention.relative_attention_bias.weight"},
+    {"enc.blk.{i}.ffn_norm.weight", "encoder.block.{i}.layer.1.layer_norm.weight"},
+    {"enc.blk.{i}.ffn_gate.weight", "encoder.block.{i}.layer.1.DenseReluDense.wi_0.weight",
+     kOfGated},
+    {"enc.blk.{i}.ffn_up.weight", "encoder.block.{i}.layer.1.DenseReluDense.wi_1.weight", kOfGated},
+    {"enc.blk.{i}.ffn_up.weight", "encoder.block.{i}.layer.1.DenseReluDense.wi.weight", kOfPlain},
+    {"enc.blk.{i}.ffn_down.weight", "encoder.block.{i}.layer.1.DenseReluDense.wo.weight"},
+    {"dec.output_norm.weight", "decoder.final_layer_norm.weight"},
+    {"dec.blk.{i}.attn_norm.weight", "decoder.block.{i}.layer.0.layer_norm.weight"},
+    {"dec.blk.{i}.attn_q.weight", "decoder.block.{i}.layer.0.SelfAttention.q.weight"},
+    {"dec.blk.{i}.attn_k.weight", "decoder.block.{i}.layer.0.SelfAttention.k.weight"},
+    {"dec.blk.{i}.attn_v.weight", "decoder.block.{i}.layer.0.SelfAttention.v.weight"},
+    {"dec.blk.{i}.attn_o.weight", "decoder.block.{i}.layer.0.SelfAttention.o.weight"},
+    {"dec.blk.{i}.attn_rel_b.weight",
+     "decoder.block.{i}.layer.0.SelfAttention.relative_attention_bias.weight"},
+    {"dec.blk.{i}.cross_attn_norm.weight", "decoder.block.{i}.layer.1.layer_norm.weight"},
+    {"dec.blk.{i}.cross_attn_q.weight", "decoder.block.{i}.layer.1.EncDecAttention.q.weight"},
+    {"dec.blk.{i}.cross_attn_k.weight", "decoder.block.{i}.layer.1.EncDecAttention.k.weight"},
+    {"dec.blk.{i}.cross_attn_v.weight", "decoder.block.{i}.layer.1.EncDecAttention.v.weight"},
+    {"dec.blk.{i}.cross_attn_o.weight", "decoder.block.{i}.layer.1.EncDecAttention.o.weight"},
+    {"dec.blk.{i}.cross_attn_rel_b.weight",
+     "decoder.block.{i}.layer.1.EncDecAttention.relative_attention_bias.weight"},
+    {"dec.blk.{i}.ffn_norm.weight", "decoder.block.{i}.layer.2.layer_norm.weight"},
+    {"dec.blk.{i}.ffn_gate.weight", "decoder.block.{i}.layer.2.DenseReluDense.wi_0.weight",
+     kOfGated},
+    {"dec.blk.{i}.ffn_up.weight", "decoder.block.{i}.layer.2.DenseReluDense.wi_1.weight", kOfGated},
+    {"dec.blk.{i}.ffn_up.weight", "decoder.block.{i}.layer.2.DenseReluDense.wi.weight", kOfPlain},
+    {"dec.blk.{i}.ffn_down.weight", "decoder.block.{i}.layer.2.DenseReluDense.wo.weight"},
+};
+
+// An MLP has either of two activations in readers, by its gate.
+GgufArchitecture gguf(bool gated) {
+  GgufArchitecture a;
+  a.name = "t5";
+  a.tokenizer_keys = {.pieces = true};
+  a.other_types = {"mt5"};
+  a.tables = {kT5Gguf};
+  a.own_keys = GgufOwnKeys::kT5;
+  a.keys = {kContext,    kEmbedding,    kFeedForward,      kSourceBlocks,
+            kHeads,      kHeadLengths,  kLayerNormEpsilon, kRelativeBuckets,
+            kRmsEpsilon, kDecoderStart, kFileType};
+  a.writes = gated ? is_gated : is_plain;
+  a.activation = gated ? Activation::kGeluTanh : Activation::kRelu;
+  a.turns_nothing = true;
+  a.rough_gelu = gated;
+  return a;
+}
+
 DecoderStyle style(const ModelConfig& config) {
   return {.norm = NormKind::kRms, .gated = config.number(kGate) != 0};
 }
@@ -211,8 +284,15 @@ ModelType type(std::string_view name, std::string_view defaults,
 const FamilySpec kFamily = {
     .types = {type("t5", kT5Defaults, read_t5), type("mt5", kMt5Defaults, read),
               type("umt5", kMt5Defaults, read_umt5)},
-    .components = {
-        {.prefixes = {""}, .rules = rules, .build = build},
-        {.role = kSourceEncoderRole, .prefixes = {}, .heads = {}, .build = build_encoder}}};
+    .components =
+        {{.prefixes = {""}, .rules = rules, .build = build},
+         {.role = kSourceEncoderRole, .prefixes = {}, .heads = {}, .build = build_encoder}},
+    .gguf = {gguf(true),
+             gguf(false),
+             {.name = "t5",
+              .model_type = "umt5",
+              .tables = {kT5Gguf},
+              .sign = GgufSign::kBiasesOfLayers,
+              .own_keys = GgufOwnKeys::kT5}}};
 
 }  // namespace ferry::converters::families::t5

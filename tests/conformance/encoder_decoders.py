@@ -1,7 +1,7 @@
 """Random encoder-decoders are converted right: every stage of encoder and decoder, and the tokens of generate().
 
 A case draws the config of a T5, mT5, UMT5, Marian or T5Gemma, weights, which tables the checkpoint stores, and what the generation
-config says. `python -m ferry.reference` makes the reference, `ferry verify` proves every stage with options that are drawn too, and
+config says. Adapters of peft are merged as peft merges them. `python -m ferry.reference` makes the reference, `ferry verify` proves every stage with options that are drawn too, and
 `ferry run` gives the tokens of generate(). Cases of words train models of SentencePiece for a MarianTokenizer; ids and decoded texts
 are those of transformers.
 
@@ -209,6 +209,38 @@ def case(promise, kind, number):
     return f"{' '.join(style) or 'plain'}{''.join(', ' + one for one in said)}"
 
 
+MATRICES = {"t5": ("q", "k", "v", "o", "wi", "wi_0", "wi_1", "wo"), "t5gemma": ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")}
+
+
+def adapted(promise, kind, number):
+    """An adapter of peft for matrices of encoder and decoder, merged by `convert --lora` as peft merges it."""
+    import peft
+    r = random.Random(f"{promise.seed} adapter {kind} {number}")
+    folder = promise.folder / f"adapter-{kind}-{number}"
+    folder.mkdir()
+    model, said = make(r, folder, kind, number)
+    matrices = MATRICES.get(kind, MATRICES["t5"])
+    some = r.sample(matrices, r.randint(2, len(matrices)))
+    if kind != "t5gemma":  # an MLP has one of two forms
+        some = [*{*some, r.choice(["q", "v"])}]
+    adapter = peft.get_peft_model(model, peft.LoraConfig(r=r.choice([1, 3, 8]), lora_alpha=r.choice([4, 16]), target_modules=some,
+                                                         task_type="SEQ_2_SEQ_LM", init_lora_weights=False, use_rslora=r.random() < 0.3))
+    adapter.save_pretrained(folder / "adapter")
+    merged = adapter.merge_and_unload().eval()
+    if kind == "t5gemma" and not merged.config.tie_word_embeddings:  # transformers leaves a head out that is equal to the table
+        merged.lm_head.out_proj.weight = torch.nn.Parameter(merged.lm_head.out_proj.weight.clone())
+    merged.save_pretrained(folder / "merged")
+    out, prompts = folder / "golden.safetensors", folder / "prompts.jsonl"
+    prompts.write_text(json.dumps(dict(source=[r.randrange(3, VOCABULARY) for _ in range(11)], tokens=[start_of(kind), 7, 12])) + "\n")
+    if reference.main([str(folder / "merged"), "-o", str(out), "--prompts", str(prompts), "--max-new", "3", "-q"]):
+        raise Wrong("there is no reference")
+    common.convert(folder, folder / "bundle", "--dtype", "f32", "--lora", folder / "adapter")
+    proof = common.verify(folder / "bundle", "--reference", out)
+    if proof.code:
+        raise Wrong(f"{said}: verify exits {proof.code}: {proof.why}")
+    return f"{len(some)} kinds of matrices"
+
+
 def sentencepiece_texts(r, texts):
     """Texts that a tokenizer of Marian may get: words, codes of languages, special tokens, blanks of every kind, any characters."""
     words = [word for text in texts for word in text.split()]
@@ -272,6 +304,9 @@ def main():
     for kind in DRAWN:
         for number in range(3 if promise.sample else 25):
             promise.case(f"{kind} {number}", case, promise, kind, number)
+    for kind in ("t5", "mt5", "umt5", "t5gemma"):
+        for number in range(1 if promise.sample else 6):
+            promise.case(f"adapter of {kind} {number}", adapted, promise, kind, number)
     for number in range(2 if promise.sample else 12):
         promise.case(f"words {number}", marian_words, promise, number)
     promise.finish()

@@ -7,6 +7,7 @@
 - Quantised files compute in ferry what transformers computes with the same file.
 - Files of encoders give in llama.cpp the tokens and vectors of transformers.
 - Files of random models of several families compute in llama.cpp what transformers computes with the checkpoint.
+- Files of random T5 and mT5 compute in llama.cpp and in ferry what transformers computes, and are cut as by SentencePiece there.
 - A checkpoint that `--to hf` makes of a file has the tensors that transformers wants, and the logits of the original.
 """
 import contextlib
@@ -26,14 +27,14 @@ READ = {"q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "q2_k": 10, "q3_k
 # Fixtures without a tokenizer. Most are of families whose GGUF files state the size of the vocabulary: of others llama.cpp takes
 # it from the tokens alone.
 FAMILIES = ("golden/llama", "golden/llama_bias_mqa", "golden/granite", "gguf_written/llama4", "golden/dbrx", "golden/falcon_h1",
-            "gguf_written/minicpm3")
+            "gguf_written/minicpm3", "golden/apertus")
 
 # Fixtures whose files have tensors in another form than transformers reads, and others with experts.
 BACK = ("golden/gpt_oss", "gguf_written/granitemoe", "gguf_written/llama4", "golden/afmoe_fourth", "golden/dbrx", "golden/dots1",
         "golden/ernie4_5_moe_plain", "golden/exaone_moe", "golden/gemma4_moe", "golden/granitemoeshared", "golden/hunyuan_v1_moe",
         "golden/jamba", "golden/minimax_m2", "golden/qwen3_5_moe")
 # Files that no class for text alone reads, and such as have no id for padding, which their classes have beyond small vocabularies.
-NO_CLASS = ("qwen2vl", "glm", "glm4")
+NO_CLASS = ("qwen2vl", "glm", "glm4", "umt5")
 # Checkpoints of encoders with tokenizers, and the pre-tokenizer that is stated, because no digest of a tiny tokenizer is known.
 WRITTEN_ENCODERS = {"bert": "jina-v2-en", "roberta": "gpt-2", "modernbert": "gpt-2", "xlm_roberta": None}
 ENCODERS = ("bert", "roberta", "nomic_bert", "jina_embeddings_v3", "modernbert", "eurobert", "embedding_gemma")
@@ -70,14 +71,20 @@ def llama_logits(path, ids):
     return numpy.array(model.scores[:len(ids)], dtype="f8")
 
 
-def embedded(path, ids, pooling):
-    """What the embedding mode of llama.cpp gives: a vector for each token without pooling, else one."""
+def batch_of(ids):
     import llama_cpp
-    model = llama(path, embedding=True, pooling_type=pooling)
     batch = llama_cpp.llama_batch_init(len(ids), 0, 1)
     batch.n_tokens = len(ids)
     for i, token in enumerate(ids):
         batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = token, i, 1, 0, True
+    return batch
+
+
+def embedded(path, ids, pooling, labels=False):
+    """What the embedding mode of llama.cpp gives: a vector for each token without pooling, else one; of a head its outputs."""
+    import llama_cpp
+    model = llama(path, embedding=True, pooling_type=pooling)
+    batch = batch_of(ids)
     with silent():
         if llama_cpp.llama_encode(model.ctx, batch) and llama_cpp.llama_decode(model.ctx, batch):
             raise Wrong("llama.cpp does not execute the encoder")
@@ -85,7 +92,8 @@ def embedded(path, ids, pooling):
     if pooling == 0:
         rows = [llama_cpp.llama_get_embeddings_ith(context, i)[:width] for i in range(len(ids))]
     else:
-        width = getattr(llama_cpp, "llama_model_n_embd_out", llama_cpp.llama_model_n_embd)(model.model)
+        counts = llama_cpp.llama_model_n_cls_out if labels else getattr(llama_cpp, "llama_model_n_embd_out", llama_cpp.llama_model_n_embd)
+        width = counts(model.model)
         rows = llama_cpp.llama_get_embeddings_seq(context, 0)[:width]
     llama_cpp.llama_batch_free(batch)
     return numpy.array(rows, dtype="f8")
@@ -93,6 +101,11 @@ def embedded(path, ids, pooling):
 
 def llama_states(path, ids):
     return embedded(path, ids, 0)
+
+
+def llama_labels(path, ids):
+    """The outputs of a head of labels."""
+    return embedded(path, ids, -1, labels=True)
 
 
 def llama_vector(path, ids):
@@ -214,17 +227,21 @@ def same_outputs(promise, source, name, ids):
     return f"max_abs {ran.result['metrics']['max_abs']:.2e}"
 
 
+def byte_level(size):
+    """A tokenizer of letters that stand for bytes, and two of them together."""
+    texts = [chr(0x100 + i) for i in range(size - 1)]
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    return {"version": "1.0", "added_tokens": [], "pre_tokenizer": level, "decoder": level,
+            "model": {"type": "BPE", "vocab": {text: i for i, text in enumerate([*texts, texts[0] + texts[1]])},
+                      "merges": [f"{texts[0]} {texts[1]}"]}}
+
+
 def with_tokens(source, folder):
     """A copy of a checkpoint with a tokenizer, for files that do not state the size of the vocabulary."""
     size = common.safetensors_header(source / "model.safetensors")[0]
     rows = next(entry["shape"][0] for name, entry in size.items() if name.endswith(("wte.weight", "embed_tokens.weight")))
     common.copy_folder(source, folder)
-    texts = [chr(0x100 + i) for i in range(rows - 1)]  # letters that stand for bytes, and two of them together
-    model = {"type": "BPE", "vocab": {text: i for i, text in enumerate([*texts, texts[0] + texts[1]])},
-             "merges": [f"{texts[0]} {texts[1]}"]}
-    (folder / "tokenizer.json").write_text(json.dumps({"version": "1.0", "added_tokens": [], "pre_tokenizer": {
-        "type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}, "decoder": {
-        "type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}, "model": model}))
+    (folder / "tokenizer.json").write_text(json.dumps(byte_level(rows)))
     return folder
 
 
@@ -285,6 +302,72 @@ def written_vectors(promise, name):
     return f"max_abs {worst:.2e}"
 
 
+def answer_logits(path, source, answer):
+    """Of an encoder-decoder: the logits behind each token of an answer to a text."""
+    import llama_cpp
+    model = llama(path)
+    with silent():
+        if llama_cpp.llama_encode(model.ctx, batch_of(source)) or llama_cpp.llama_decode(model.ctx, batch_of(answer)):
+            raise Wrong("llama.cpp does not execute the encoder-decoder")
+    width = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model.model))
+    return numpy.array([llama_cpp.llama_get_logits_ith(model.ctx, i)[:width] for i in range(len(answer))], dtype="f8")
+
+
+def add_pieces(folder, size):
+    """A SentencePiece model of T5's kind, of fewer pieces than there are tokens."""
+    import sentencepiece
+    (folder / "lines.txt").write_text("\n".join(common.english(40).split(". ")))
+    sentencepiece.SentencePieceTrainer.train(input=str(folder / "lines.txt"), model_prefix=str(folder / "spiece"), vocab_size=size, minloglevel=2,
+                                             model_type="unigram", hard_vocab_limit=False, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    for name in ("lines.txt", "spiece.vocab"):
+        (folder / name).unlink()
+    return sentencepiece.SentencePieceProcessor(str(folder / "spiece.model"))
+
+
+def encoder_decoder(promise, kind, number):
+    """A random T5 as a file: what llama.cpp, ferry and the checkpoint made of the file compute."""
+    import random
+
+    import encoder_decoders as drawn
+    import torch
+    from ferry import reference
+    refused = 0
+    while True:  # most draws are of activations or distances that llama.cpp does not compute
+        r = random.Random(f"{promise.seed} gguf {kind} {number} {refused}")
+        folder = promise.folder / f"gguf-{kind}-{number}-{refused}"
+        folder.mkdir()
+        model, said = drawn.make(r, folder, kind, number)
+        file = promise.folder / f"{folder.name}.gguf"
+        cut = add_pieces(folder, drawn.VOCABULARY - 5)
+        ran = common.Ferry("convert", folder, "--to", "gguf", "--outtype", "f32", "-o", file)
+        if ran.code == 0:
+            break
+        refused += 1
+        if ran.code != 4 or "'" not in ran.why or refused == 200:
+            raise Wrong(f"convert exits {ran.code}: {ran.why}")
+    source, answer = ([r.randrange(3, drawn.VOCABULARY) for _ in range(count)] for count in (r.choice([5, 23, 150]), r.choice([1, 9])))
+    answer[0] = 0
+    with torch.no_grad():
+        expected = model(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([answer])).logits[0].double().numpy()
+    worst = abs(answer_logits(file, source, answer) - expected).max() / abs(expected).max()
+    bound = 2e-2 if "approximates" in ran.err else 2e-3
+    if not worst <= bound:
+        raise Wrong(f"{said}: logits differ by {worst:.1e} of the largest in llama.cpp")
+    golden, prompts = folder / "golden.safetensors", folder / "prompts.jsonl"
+    prompts.write_text(json.dumps(dict(source=source, tokens=answer)) + "\n")
+    reference.main([str(folder), "-o", str(golden), "--prompts", str(prompts), "--max-new", "4", "-q"])
+    again = verify(file, "--reference", golden)
+    if again.code:
+        raise Wrong(f"{said}: verify exits {again.code}: {again.why}")
+    text = r.choice(common.english(40).split(". "))[:60]
+    read = llama(file, vocab_only=True)
+    with silent():
+        ids = read.tokenize(text.encode(), add_bos=True, special=False)
+    if ids != cut.encode(text) + [1]:
+        raise Wrong(f"{text!r} is {ids}, of SentencePiece {cut.encode(text)}")
+    return f"{worst:.1e} of the largest logit in llama.cpp; {refused} refused by name"
+
+
 def gemma3n(promise):
     """A file with the sizes that llama.cpp knows by heart, in llama.cpp and in ferry."""
     import make_gguf_gemma3n as made
@@ -293,7 +376,10 @@ def gemma3n(promise):
     import transformers
     model = models.build(transformers.Gemma3nForCausalLM, made.RELEASED, 0)
     file, golden = promise.folder / "gemma3n.gguf", promise.folder / "gemma3n.golden.safetensors"
-    made.write(model, file)
+    folder = promise.folder / "gemma3n"
+    model.save_pretrained(folder)
+    (folder / "tokenizer.json").write_text(json.dumps(byte_level(model.config.vocab_size)))
+    convert(folder, file, "--to", "gguf", "--outtype", "f32", "--tokenizer-pre", "gpt-2")
     outputs = made.golden(model)
     safetensors.torch.save_file(outputs, golden)
     ran = verify(file, "--reference", golden)
@@ -369,6 +455,9 @@ def main():
         if file.stem not in NO_CLASS + ENCODERS:
             promise.case(f"{file.name} as a checkpoint in transformers", peers_file, promise, file)
     promise.case("gemma3n in llama.cpp", gemma3n, promise)
+    for kind in ("t5", "mt5"):
+        for number in range(2 if promise.sample else 8):
+            promise.case(f"{kind} {number} in llama.cpp", encoder_decoder, promise, kind, number)
     for name in ENCODERS:
         promise.case(f"vectors of {name} in llama.cpp", vectors, name)
     for name in WRITTEN_ENCODERS:

@@ -8,7 +8,7 @@ Needs torch, transformers 5.23 and llama-cpp-python (environment.sh). A case is 
 name. Of a file that it writes,
 
 - `--to hf` makes a checkpoint, in which transformers computes what it computes with the original (encoders are refused);
-- `run --exact` (or `embed --states`) gives the same logits (or states) as transformers;
+- `run --exact` (or `embed --states`, or `classify --logits` of its bundle) gives the same logits (or states) as transformers;
 - llama.cpp computes them too, unless a note of ferry says where it differs.
 
 A file whose metadata lack something that the documentation names is read with the config of the checkpoint instead, and
@@ -74,6 +74,8 @@ class Case:
         self.r = Usual(f"{seed}/{family}")
         name, arguments = other_families.FAMILIES[family](self.r)
         self.cls = getattr(transformers, name)
+        if family == "encoder" and not (arguments.get("use_bidirectional_attention") or arguments.get("is_causal") is False):
+            raise ValueError("a decoder without a head, which becomes no file")
         model = models.build(self.cls, arguments, seed)
         model.save_pretrained(folder)
         text = model.config.get_text_config()
@@ -81,11 +83,14 @@ class Case:
         self.folder.joinpath("tokenizer.json").write_text(json.dumps(tokenizer_of(self.vocabulary)))
         self.model = models.load(self.cls, folder)
         margins = models.Margins(self.model)
+        self.labels = name.endswith("Classification")
         self.encodes = self.model.get_output_embeddings() is None
         length = min(TOKENS, getattr(text, "max_position_embeddings", TOKENS) or TOKENS)
         for _ in range(8):
             margins.least = float("inf")
             self.ids = [self.r.randrange(3, self.vocabulary - 8) for _ in range(length)]
+            if self.labels or self.encodes:  # padding stands in no text of its own accord
+                self.ids = [11 if i == getattr(text, "pad_token_id", None) else i for i in self.ids]
             self.truth = models.outputs(self.model, self.ids)
             if margins.least > LEAST_MARGIN:
                 break
@@ -132,6 +137,15 @@ def ferry(settings, *words):
 
 def ferry_outputs(settings, case, file, options):
     tokens = ",".join(map(str, case.ids))
+    if case.labels:
+        bundle = f"{file}.bundle"
+        shutil.rmtree(bundle, ignore_errors=True)
+        for words in (("convert", file, "-o", bundle, "--dtype", "f32", "--no-sync", *options),
+                      ("classify", bundle, "--tokens", tokens, "--logits", "--json")):
+            code, said, out = ferry(settings, *words)
+            if code:
+                raise Wrong(f"{words[0]} exits {code}: {families.first_line(said)}")
+        return torch.tensor(json.loads(out)["result"]["texts"][0]["logits"])
     if case.encodes:
         code, said, out = ferry(settings, "embed", file, "--tokens", tokens, "--states", "--json", *options)
         if code:
@@ -148,13 +162,13 @@ def ferry_outputs(settings, case, file, options):
     return case.truth + metrics["max_abs"]
 
 
-def llama_outputs(file, ids, encodes):
+def llama_outputs(file, ids, mode):
     """What llama.cpp computes, in a process of its own: it ends its process where a file is wrong."""
     script = ("import sys,pickle,os;sys.path.insert(0,os.path.dirname(sys.argv[1]));import gguf_peers as g,numpy;"
-              "f,ids,enc=pickle.loads(bytes.fromhex(sys.argv[2]));"
-              "out=g.llama_states(f,ids) if enc else g.llama_logits(f,ids);numpy.save(sys.argv[3],out)")
+              "f,ids,mode=pickle.loads(bytes.fromhex(sys.argv[2]));"
+              "numpy.save(sys.argv[3],getattr(g,f'llama_{mode}')(f,ids))")
     target = f"{file}.npy"
-    done = subprocess.run([sys.executable, "-c", script, os.path.abspath(__file__), pickle.dumps((str(file), ids, encodes)).hex(), target],
+    done = subprocess.run([sys.executable, "-c", script, os.path.abspath(__file__), pickle.dumps((str(file), ids, mode)).hex(), target],
                           capture_output=True, timeout=120, text=True)
     if done.returncode:
         raise Wrong(f"llama.cpp ends with {done.returncode}: {done.stderr.strip().splitlines()[-1:]}")
@@ -166,12 +180,13 @@ def checkpoint_outputs(settings, case, file, options):
     folder = f"{file}.hf"
     shutil.rmtree(folder, ignore_errors=True)
     code, said, _ = ferry(settings, "convert", file, "--to", "hf", "--dtype", "f32", "-o", folder, "--no-sync", *options)
-    if code == 4 and "is an encoder, which becomes a bundle only" in said:
+    if code == 4 and "is an encoder, which becomes a bundle only" in said:  # of labels too
         return case.truth
     if code:
         raise Wrong(f"--to hf exits {code}: {families.first_line(said)}")
-    if not case.cls.__name__.endswith("ForConditionalGeneration"):
-        return models.outputs(models.load(case.cls, folder), case.ids)
+    kept = json.loads(pathlib.Path(folder, "config.json").read_text())["model_type"] == case.cls.config_class.model_type
+    if not case.cls.__name__.endswith("ForConditionalGeneration"):  # a ministral3 whose queries do not grow is a mistral
+        return models.outputs(models.load(case.cls if kept else transformers.AutoModelForCausalLM, folder), case.ids)
     try:
         return models.outputs(models.load(transformers.AutoModelForCausalLM, folder), case.ids)
     except ValueError:  # no class reads the text part alone
@@ -212,7 +227,8 @@ def judge(settings, case):
             case.compare(f"ferry with config (without: {wrong})", ferry_outputs(settings, case, file, config))
         if settings.llama and not differs:
             close = CLOSE_TO_ROUGH if "approximates" in said else CLOSE_TO_LLAMA
-            case.compare_llama(llama_outputs(file, case.ids, case.encodes).float(), close)
+            mode = "labels" if case.labels else "states" if case.encodes else "logits"
+            case.compare_llama(llama_outputs(file, case.ids, mode).float(), close)
     except Wrong as wrong:
         return "wrong", f"{wrong} [{said[-300:]}]"
     return status, remark

@@ -2,8 +2,8 @@
 
     python tests/conformance/make_written_encoders.py [--testdata DIR]
 
-Writes testdata/gguf_written/{bert,roberta,modernbert,xlm_roberta}: a WordPiece and the mean of states, a byte-level BPE and the first
-token, twice, and a SentencePiece Unigram and the mean. A second run writes the same.
+Writes testdata/gguf_written/{bert,roberta,modernbert,xlm_roberta,embedding_gemma}: a WordPiece and the mean of states, a byte-level BPE and
+the first token, twice, a SentencePiece Unigram and the mean, and the mean with two projections behind it. A second run writes the same.
 """
 import argparse
 import json
@@ -13,6 +13,7 @@ import shutil
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import safetensors.torch  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors  # noqa: E402
@@ -67,13 +68,25 @@ def unigram(folder):
     transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(folder)
 
 
-def sentence(folder, pooling):
+def dense(folder, name, shape):
+    """A projection behind the pooling."""
+    (folder / name).mkdir()
+    (folder / name / "config.json").write_text(json.dumps(
+        dict(in_features=shape[1], out_features=shape[0], bias=False, activation_function="torch.nn.modules.linear.Identity")))
+    safetensors.torch.save_file({"linear.weight": torch.randn(shape) * 0.2}, folder / name / "model.safetensors")
+
+
+def sentence(folder, pooling, projects=False):
     """The modules of sentence-transformers."""
     names = {"mean": "mean_tokens", "cls": "cls_token"}
     (folder / "1_Pooling").mkdir(exist_ok=True)
     (folder / "1_Pooling/config.json").write_text(json.dumps(
         {"word_embedding_dimension": 32, **{f"pooling_mode_{name}": kind == pooling for kind, name in names.items()}}))
-    kinds = [("0", "", "Transformer"), ("1", "1_Pooling", "Pooling"), ("2", "2_Normalize", "Normalize")]
+    kinds = [("0", "", "Transformer"), ("1", "1_Pooling", "Pooling")]
+    for name, shape in (("2_Dense", (48, 32)), ("3_Dense", (32, 48))) if projects else ():
+        dense(folder, name, shape)
+        kinds.append((name[0], name, "Dense"))
+    kinds.append((str(len(kinds)), f"{len(kinds)}_Normalize", "Normalize"))
     (folder / "modules.json").write_text(json.dumps(
         [dict(idx=i, name=name, path=path, type=f"sentence_transformers.models.{kind}") for i, (name, path, kind) in enumerate(kinds)]))
 
@@ -87,6 +100,9 @@ CASES = {
                         layer_norm_eps=1e-5, num_hidden_layers=4)),
     "xlm_roberta": (transformers.XLMRobertaModel, transformers.XLMRobertaConfig, unigram, "mean",
                     dict(type_vocab_size=1, pad_token_id=1, bos_token_id=0, eos_token_id=2)),
+    "embedding_gemma": (transformers.Gemma3TextModel, transformers.Gemma3TextConfig, byte_level, "mean",
+                        dict(vocab_size=266, num_hidden_layers=6, num_key_value_heads=2, head_dim=8, query_pre_attn_scalar=8,
+                             sliding_window=9, use_bidirectional_attention=True, pad_token_id=1, bos_token_id=0, eos_token_id=2)),
 }
 
 
@@ -104,7 +120,7 @@ def make(folder, name):
             noise = torch.randn_like(weight)
             weight.add_(noise * 0.1) if weight.dim() == 1 else weight.copy_(noise * 0.2)
     model.to(torch.bfloat16).save_pretrained(folder)
-    sentence(folder, pooling)
+    sentence(folder, pooling, projects=name == "embedding_gemma")
     for path in folder.rglob("*.*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
 

@@ -12,7 +12,7 @@ namespace {
 
 using namespace verb_outcomes;
 
-constexpr const char* kFixtures[] = {"t5", "umt5", "marian", "t5gemma"};
+constexpr const char* kFixtures[] = {"t5", "t5_gated", "umt5", "marian", "t5gemma"};
 
 std::string checkpoint(const std::string& name) { return fixture("source/" + name); }
 std::string golden(const std::string& name) { return checkpoint(name) + "/golden.safetensors"; }

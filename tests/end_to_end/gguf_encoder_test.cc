@@ -16,7 +16,8 @@ const std::vector<std::pair<std::string, Line>> kFixtures = {
     {"bert", {"--tokenizer-pre", "jina-v2-en"}},
     {"roberta", {"--tokenizer-pre", "roberta-bpe"}},
     {"modernbert", {"--tokenizer-pre", "modern-bert"}},
-    {"xlm_roberta", {}}};
+    {"xlm_roberta", {}},
+    {"embedding_gemma", {"--tokenizer-pre", "roberta-bpe"}}};
 
 std::string checkpoint(const std::string& name) { return fixture("gguf_written/" + name); }
 
@@ -77,7 +78,10 @@ TEST(GgufEncoder, WhatNoFileCanSayIsRefused) {
   };
   const Line pre = {"--tokenizer-pre", "jina-v2-en"};
   refused(fixture("encoder/bert"), pre, "'modules.json' has another pooling");
-  refused(fixture("classifier/bert"), pre, "'architectures' has a head of labels");
+  refused(fixture("classifier/bert_tokens"), pre, "'architectures' has a head of labels for each");
+  refused(fixture("classifier/distilbert"), {}, "'architectures' has a head of labels");
+  refused(fixture("classifier/modernbert"), {}, "'architectures' has a head with biases");
+  refused(fixture("encoder/embedding_gemma"), {}, "'modules.json' has other projections");
   refused(fixture("encoder/modernbert"), {}, "'modern-bert' has no tensor for it");
   refused(fixture("encoder/mpnet"), {}, "Ferry writes no GGUF of it");
   refused(checkpoint("bert"), {}, "GGUF has no name for this pre-tokenizer");
@@ -88,8 +92,6 @@ TEST(GgufEncoder, WhatNoFileCanSayIsRefused) {
     changed.update(more);
     write_bytes(source + "/config.json", changed.dump());
   };
-  with({{"model_type", "camembert"}});
-  refused(source, {}, "'model_type' is 'camembert': Ferry writes no GGUF of it");
   with({{"hidden_act", "relu"}});
   refused(source, {}, "'hidden_act' is another activation");
   with(Json::object());
@@ -97,7 +99,6 @@ TEST(GgufEncoder, WhatNoFileCanSayIsRefused) {
   refused(source, {}, "is a Unigram; for architecture 'bert' GGUF needs sentencepiece.bpe.model");
 }
 
-// A vector that is not normalised is in the file, but not said by it.
 // Numbers of a config that would divide by zero, or of which a table would have no rows.
 TEST(GgufEncoder, NumbersThatNoModelHasAreRefused) {
   const std::tuple<const char*, const char*, Json, int, const char*> cases[] = {
@@ -116,6 +117,30 @@ TEST(GgufEncoder, NumbersThatNoModelHasAreRefused) {
   }
 }
 
+// The outputs of the head are those of the reference, also where the file is that of another
+// family.
+TEST(GgufEncoder, HeadsOfLabelsAreReadAgain) {
+  for (const auto& [name, pre] : std::vector<std::pair<std::string, Line>>{
+           {"bert", {"--tokenizer-pre", "jina-v2-en"}}, {"roberta", {}}}) {
+    SCOPED_TRACE(name);
+    const TempDir dir;
+    const std::string source = fixture("classifier/" + name), file = dir / "m.gguf";
+    const Outcome made = write(source, file, pre);
+    ASSERT_EQ(made.code, 0) << made.err;
+    EXPECT_NE(made.err.find("runtimes give the outputs"), std::string::npos) << made.err;
+    EXPECT_EQ(run_ferry({"verify", file, "--checkpoint", source}).code, 0);
+    const std::string golden = source + "/golden.safetensors";
+    const Outcome verified = run_ferry({"verify", file, "--reference", golden});
+    EXPECT_EQ(verified.code, 0) << verified.err;
+    const Line ask = {"--tokens", "3,7,9,4", "--logits"};
+    const std::string bundle = converted(dir, source, {"--dtype", "f32"});
+    const Outcome of_file = run_ferry(Line{"classify", file} + ask);
+    EXPECT_EQ(of_file.code, 0) << of_file.err;
+    EXPECT_EQ(of_file.out, run_ferry(Line{"classify", bundle} + ask).out);
+  }
+}
+
+// A vector that is not normalised is in the file, but not said by it.
 TEST(GgufEncoder, LengthsOfVectorsAreNoted) {
   const TempDir dir;
   const std::string source = copy_of(dir, "xlm_roberta");

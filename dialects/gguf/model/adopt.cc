@@ -10,6 +10,7 @@
 #include "core/text.h"
 #include "dialects/gguf/model/architecture.h"
 #include "dialects/gguf/model/encoder.h"
+#include "dialects/gguf/model/layer_numbers.h"
 #include "dialects/gguf/model/reading.h"
 #include "dialects/gguf/model/written_keys.h"
 
@@ -78,6 +79,8 @@ Result<AdoptedGguf> adopt_gguf(const TensorSource& source, const nlohmann::json&
   out.tokenizer = FERRY_TRY(make_gguf_tokenizer(metadata, path));
   out.generation = FERRY_TRY(generation_config(metadata, path));
   out.tensors = FERRY_TRY(key_gguf_tensors(source, *architecture, config.parsed));
+  FERRY_RETURN_IF_ERROR(
+      add_layer_numbers(source, *architecture, config.parsed, metadata, out.tensors));
   const std::string prefix = std::string(architecture->name) + ".";
   out.sentence = FERRY_TRY(read_gguf_sentence({{metadata, path, ""}, prefix}, source));
   out.config = std::move(config.text);

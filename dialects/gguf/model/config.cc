@@ -366,7 +366,8 @@ class ConfigMaker {
       if (linear && parsed.linear.key_heads == 0) continue;  // no layer has linear attention
       FERRY_RETURN_IF_ERROR(check_numbers(table, config));
     }
-    FERRY_RETURN_IF_ERROR(agree(config, "num_hidden_layers", static_cast<double>(parsed.num_layers),
+    const int64_t layers = parsed.source ? parsed.source->num_layers : parsed.num_layers;
+    FERRY_RETURN_IF_ERROR(agree(config, "num_hidden_layers", static_cast<double>(layers),
                                 static_cast<double>(reading_.layers), "block_count"));
     FERRY_RETURN_IF_ERROR(agree(config, "vocab_size", static_cast<double>(parsed.vocab_size),
                                 static_cast<double>(rows_), "rows of token_embd.weight"));

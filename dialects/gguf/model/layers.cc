@@ -210,15 +210,18 @@ Status GgufReading::take(std::string_view key, const char* member, IntRange rang
 }
 
 std::pair<int64_t, std::string> split_gguf_layer(const std::string& name) {
-  constexpr std::string_view kBlock = "blk.";
+  std::string_view block;
+  for (const std::string_view one : {"blk.", "enc.blk.", "dec.blk."}) {
+    if (name.starts_with(one)) block = one;
+  }
   int64_t layer = -1;
-  const char* first = name.data() + kBlock.size();
-  if (!name.starts_with(kBlock)) return {-1, name};
+  const char* first = name.data() + block.size();
+  if (block.empty()) return {-1, name};
   const auto [end, error] = std::from_chars(first, name.data() + name.size(), layer);
   const bool plain = error == std::errc() && layer >= 0 &&
                      std::to_string(layer).size() == static_cast<size_t>(end - first);
   if (!plain) return {-1, name};
-  return {layer, std::string(kBlock) + "{i}" + std::string(end)};
+  return {layer, std::string(block) + "{i}" + std::string(end)};
 }
 
 GgufTensorNames gguf_tensor_names(const TensorSource& source) {
@@ -228,6 +231,7 @@ GgufTensorNames gguf_tensor_names(const TensorSource& source) {
     if (pattern == "blk.{i}.ffn_gate_inp.weight") names.routed.insert(layer);
     if (pattern == "blk.{i}.attn_v.weight") names.valued.insert(layer);
     if (pattern == "blk.{i}.ssm_in.weight") names.recurrent.insert(layer);
+    if (pattern == "enc.blk.{i}.attn_rel_b.weight") names.biased.insert(layer);
     names.patterns.insert(std::move(pattern));
   }
   return names;

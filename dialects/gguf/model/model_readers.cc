@@ -107,8 +107,7 @@ Result<json> sparsity_shares(const GgufReading& in) {
 
 // Without their keys, readers take what the released models have.
 Status read_gguf_gemma3n(GgufReading& in) {
-  constexpr int64_t kOwnKeys = 20, kSparse = 10, kFullEvery = 5, kStreams = 4;
-  constexpr double kShare = 0.95, kCap = 30;
+  using namespace gemma3n_readers;
   json& config = *in.config;
   const JsonFields& fields = in.keys->fields;
   config["altup_num_inputs"] =
@@ -134,6 +133,37 @@ Status read_gguf_gemma3n(GgufReading& in) {
     types.push_back((i + 1) % kFullEvery == 0 ? "full_attention" : "sliding_attention");
   }
   config["layer_types"] = std::move(types);
+  return {};
+}
+
+// Readers compute SiLU, also of models that were trained with another activation: only files of
+// Ferry say which one.
+Status read_gguf_bitnet(GgufReading& in) {
+  const std::string name = in.keys->name("hidden_activation");
+  const auto stated = FERRY_TRY(in.keys->fields.text(name));
+  if (stated) (*in.config)["hidden_act"] = *stated;
+  if (!stated) in.missing.push_back(name);
+  return {};
+}
+
+// Without a head of its own, a model has that of T5 1.0: the embedding, scaled. A head in the file
+// is scaled already, or is not to be scaled.
+Status read_gguf_t5(GgufReading& in) {
+  json& config = *in.config;
+  const JsonFields& fields = in.keys->fields;
+  FERRY_RETURN_IF_ERROR(
+      in.take("attention.relative_buckets_count", "relative_attention_num_buckets", kGgufSizes));
+  config["relative_attention_max_distance"] = kT5Farthest;
+  config["num_layers"] = in.layers;
+  config["num_decoder_layers"] =
+      FERRY_TRY(fields.integer_or(in.keys->name("decoder_block_count"), kGgufSizes, in.layers));
+  const auto start =
+      FERRY_TRY(fields.integer(in.keys->name("decoder_start_token_id"), kGgufCounts));
+  config["decoder_start_token_id"] = start.value_or(0);
+  const bool gated = in.has("enc.blk.{i}.ffn_gate.weight");
+  config["feed_forward_proj"] = gated ? "gated-gelu" : "relu";
+  if (in.type->name == "t5") config["scale_decoder_outputs"] = !in.has("output.weight");
+  config["is_encoder_decoder"] = true;
   return {};
 }
 

@@ -12,5 +12,7 @@ Status read_gguf_minicpm3(GgufReading& in);
 Status read_gguf_cohere_moe(GgufReading& in);
 Status read_gguf_gemma3n(GgufReading& in);
 Status read_gguf_mimo(GgufReading& in);
+Status read_gguf_bitnet(GgufReading& in);
+Status read_gguf_t5(GgufReading& in);
 
 }  // namespace ferry::converters

@@ -391,6 +391,8 @@ bool has_gguf_sign(const GgufReading& file, GgufSign sign) {
       return file.has("blk.{i}.attn_norm_2.weight");
     case GgufSign::kRmsNorms:
       return file.states("attention.layer_norm_rms_epsilon");
+    case GgufSign::kBiasesOfLayers:
+      return file.tensors->biased.size() > 1;
     case GgufSign::kNoTokenTypes:
       return !file.has("token_types.weight");
     case GgufSign::kNever:
@@ -443,6 +445,10 @@ Status read_gguf_own_keys(GgufReading& reading) {
       return read_gguf_gemma3n(reading);
     case GgufOwnKeys::kMimo:
       return read_gguf_mimo(reading);
+    case GgufOwnKeys::kT5:
+      return read_gguf_t5(reading);
+    case GgufOwnKeys::kBitnet:
+      return read_gguf_bitnet(reading);
     case GgufOwnKeys::kEncoder:
       return read_gguf_encoder(reading);
     case GgufOwnKeys::kBert:

@@ -26,6 +26,18 @@ inline constexpr double kLlama4Growth = 0.1;
 // The base of RoPE in layers with a sliding window that readers assume where no key states it.
 inline constexpr double kDefaultLocalTheta = 10000;
 
+// Readers of gemma3n assume these numbers: residual streams, the width of the inputs of a layer,
+// the rank of the low-rank residual, layers with keys of their own, layers whose activations are
+// cut, and where: at a share of the activations, which is so many deviations above their mean.
+namespace gemma3n_readers {
+inline constexpr int64_t kStreams = 4, kInputSize = 256, kLaurelRank = 64, kOwnKeys = 20,
+                         kSparse = 10, kFullEvery = 5;
+inline constexpr double kShare = 0.95, kDeviations = 1.6448533535003662, kCap = 30;
+}  // namespace gemma3n_readers
+
+// Readers of t5 assume this distance to be the one from which on all have one bucket.
+inline constexpr int64_t kT5Farthest = 128;
+
 // Readers of minicpm3 assume the multipliers of the released model.
 inline constexpr double kMinicpm3Embedding = 12, kMinicpm3Depth = 1.4, kMinicpm3Base = 256;
 // The epsilon of the norms of latent vectors in the reference.
@@ -36,6 +48,7 @@ struct GgufTensorNames {
   std::set<int64_t> routed;                     // layers with a router of experts
   std::set<int64_t> valued;                     // layers with a matrix for values
   std::set<int64_t> recurrent;                  // layers of Mamba
+  std::set<int64_t> biased;                     // layers of an encoder with biases by distance
 };
 GgufTensorNames gguf_tensor_names(const TensorSource& source);
 

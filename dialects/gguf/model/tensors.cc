@@ -10,6 +10,7 @@
 
 #include "core/checked.h"
 #include "core/text.h"
+#include "dialects/gguf/model/layer_numbers.h"
 #include "dialects/gguf/model/reading.h"
 
 namespace ferry::converters {
@@ -71,7 +72,10 @@ class Keyer {
   Keyer(const TensorSource& source, const GgufArchitecture& architecture, const ModelConfig& config)
       : source_(source), architecture_(architecture), config_(config) {
     for (const auto& table : architecture.tables) {
-      for (const GgufName& row : table) rows_.emplace(row.gguf, &row);
+      for (const GgufName& row : table) {
+        const bool fits = row.form.fits == nullptr || row.form.fits(config);
+        if (fits && !is_layer_number(row)) rows_.emplace(row.gguf, &row);
+      }
     }
     for (size_t i = 0; i < source.entries().size(); ++i) index_.emplace(entry(i).name, i);
   }
@@ -106,7 +110,7 @@ class Keyer {
     }
     const auto [layer, pattern] = split_gguf_layer(stored.name);
     const auto found = rows_.find(pattern);
-    if (layer >= config_.num_layers) {
+    if (layer >= layers_of(pattern)) {
       // Layers beyond those of the model are for multi-token prediction.
       keep(index, std::string(architecture_.predicting) + stored.name.substr(kBlock.size()));
     } else if (found != rows_.end() && is_part(*found->second, layer)) {
@@ -120,6 +124,11 @@ class Keyer {
       }
     }
     return {};
+  }
+
+  int64_t layers_of(std::string_view pattern) const {
+    return pattern.starts_with("enc.") && config_.source ? config_.source->num_layers
+                                                         : config_.num_layers;
   }
 
   // Whether another tensor of the file includes the tensor of this row.

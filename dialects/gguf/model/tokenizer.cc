@@ -192,12 +192,16 @@ class TokenizerMaker {
     return fields_.bad(key, fmt::format("is {}, but there are {} tokens", *id, tokens_.size()));
   }
 
-  // llama.cpp takes a mask that is no token for none, where the type of the vocabulary has no other
-  // by default. Its converter writes what the config says, whatever the vocabulary has.
+  // llama.cpp takes a mask or separator that is no token for none, where the type of the vocabulary
+  // has no other by default. Its converter writes what the config says, whatever the vocabulary
+  // has.
   Result<bool> is_no_token(std::string_view key) const {
     const std::string model = FERRY_TRY(fields_.text("tokenizer.ggml.model")).value_or("");
-    if (key != "tokenizer.ggml.mask_token_id" || (model != "gpt2" && model != "llama"))
+    constexpr std::string_view kOptional[] = {"tokenizer.ggml.mask_token_id",
+                                              "tokenizer.ggml.seperator_token_id"};
+    if (std::ranges::count(kOptional, key) == 0 || (model != "gpt2" && model != "llama")) {
       return false;
+    }
     return FERRY_TRY(fields_.integer_or(key, kTokenIds, 0)) >= std::ssize(tokens_);
   }
 
@@ -260,7 +264,8 @@ class TokenizerMaker {
     add_bos_ = FERRY_TRY(fields_.flag_or("tokenizer.ggml.add_bos_token", true));
     add_eos_ = FERRY_TRY(fields_.flag_or("tokenizer.ggml.add_eos_token", true));
     bos_ = FERRY_TRY(special("tokenizer.ggml.cls_token_id"));
-    eos_ = FERRY_TRY(special("tokenizer.ggml.seperator_token_id"));
+    constexpr const char* kSeparator = "tokenizer.ggml.seperator_token_id";
+    if (!FERRY_TRY(is_no_token(kSeparator))) eos_ = FERRY_TRY(special(kSeparator));
     if (!bos_) bos_ = FERRY_TRY(special("tokenizer.ggml.bos_token_id"));
     if (!eos_) eos_ = FERRY_TRY(special("tokenizer.ggml.eos_token_id"));
     return {};

@@ -46,6 +46,13 @@ class GgufKeyWriter {
   void add_logit_scale();
   void add_clamp();
   void add_not_causal();
+  void add_source_blocks();
+  void add_relative_buckets();
+  void add_decoder_start();
+  void add_labels();
+  void add_half_window();
+  void add_projections();
+  void add_streams();
   void add_pooling();
   void add_sliding_rope_base();
   void add_modern_epsilons();
@@ -67,6 +74,8 @@ class GgufKeyWriter {
   void add_yarn();
   void add_other_rope_base();
   void add_rope_scaling();
+  void add_unscaled_rope();
+  void add_named_activation();
   void add_alpha_rope();
   void add_yarn_multiplier();
   void add_query_growth();
@@ -100,6 +109,7 @@ class GgufKeyWriter {
   void add_window();
   void add_window_or_none();
   void add_window_pattern();
+  void add_other_windows();
   void add_parallel_residual();
   void add_linear_attention();
   void add_original_context();

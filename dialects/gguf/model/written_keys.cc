@@ -10,7 +10,6 @@
 
 #include "core/json.h"
 #include "core/text.h"
-#include "dialects/gguf/model/encoder.h"
 #include "dialects/gguf/model/written_key_writer.h"
 
 namespace ferry::converters {
@@ -45,6 +44,7 @@ Result<std::vector<GgufKeyValue>> GgufKeyWriter::run() {
   if (c_.rope.type == Type::kLongRope) {
     own("rope.scaling.attn_factor", real(c_.rope.attention_factor));
   }
+  for (const GgufKeyValue& numbers : in_.layer_numbers) set(numbers.key, numbers.value);
   set("general.type", std::string("model"));
   FERRY_RETURN_IF_ERROR(add_gguf_sampling(in_.generation_text, out_));
   if (!in_.name.empty()) set("general.name", in_.name);
@@ -92,6 +92,12 @@ const json* GgufKeyWriter::member(const json& object, const char* key) {
 void GgufKeyWriter::add_blocks() { own("block_count", whole(c_.num_layers)); }
 
 void GgufKeyWriter::add_context() {
+  if (c_.source) {  // distances have no greatest one
+    constexpr double kUsual = 512;
+    own("context_length",
+        whole(static_cast<int64_t>(states("n_positions") ? number("n_positions") : kUsual)));
+    return;
+  }
   own("context_length", whole(gguf_ignored_window(in_).value_or(c_.max_positions)));
 }
 
@@ -165,42 +171,6 @@ void GgufKeyWriter::add_logit_scale() { own("logit_scale", real(c_.scalars.logit
 
 void GgufKeyWriter::add_clamp() {
   if (c_.scalars.qkv_clip) own("attention.clamp_kqv", real(*c_.scalars.qkv_clip));
-}
-
-void GgufKeyWriter::add_not_causal() { own("attention.causal", false); }
-
-void GgufKeyWriter::add_pooling() {
-  if (c_.sentence) own("pooling_type", whole(gguf_pooling_type(*c_.sentence)));
-}
-
-void GgufKeyWriter::add_modern_epsilons() {
-  add_rms_epsilon();
-  add_layer_norm_epsilon();
-}
-
-// The converter writes what the config states, or the default of its class.
-void GgufKeyWriter::add_label_pooling() {
-  const json* stated = member(json_, "classifier_pooling");
-  const bool mean = stated != nullptr && *stated == "mean";
-  own("classifier.pooling_type", whole(mean ? kGgufMeanPooling : kGgufFirstPooling));
-}
-
-void GgufKeyWriter::add_local_window() {
-  constexpr double kUsual = 128;
-  own("attention.sliding_window",
-      whole(static_cast<int64_t>(states("local_attention") ? number("local_attention") : kUsual)));
-}
-
-void GgufKeyWriter::add_window_step() {
-  constexpr const char* kStep = "global_attn_every_n_layers";
-  if (!states(kStep)) return;
-  own("attention.sliding_window_pattern", whole(static_cast<int64_t>(number(kStep))));
-}
-
-void GgufKeyWriter::add_hidden_activation() {
-  const json* stated = member(json_, "hidden_activation");
-  own("hidden_activation",
-      stated != nullptr && stated->is_string() ? stated->get<std::string>() : std::string("gelu"));
 }
 
 void GgufKeyWriter::add_no_bos() { set("tokenizer.ggml.add_bos_token", false); }
@@ -305,6 +275,10 @@ void GgufKeyWriter::add_window_pattern() {
   own("attention.sliding_window_pattern", sliding);
 }
 
+void GgufKeyWriter::add_other_windows() {
+  if (!gguf_has_usual_windows(in_)) add_window_pattern();
+}
+
 // The converter writes true where the config states nothing.
 void GgufKeyWriter::add_parallel_residual() {
   const json* stated = member(json_, "use_parallel_residual");
@@ -333,6 +307,8 @@ GgufKeyWriter::Function GgufKeyWriter::function_of(GgufKey key) {
       {kRopeBase, &GgufKeyWriter::add_rope_base},
       {kOtherRopeBase, &GgufKeyWriter::add_other_rope_base},
       {kRopeScaling, &GgufKeyWriter::add_rope_scaling},
+      {kUnscaledRope, &GgufKeyWriter::add_unscaled_rope},
+      {kNamedActivation, &GgufKeyWriter::add_named_activation},
       {kAlphaRope, &GgufKeyWriter::add_alpha_rope},
       {kYarnMultiplier, &GgufKeyWriter::add_yarn_multiplier},
       {kQueryGrowth, &GgufKeyWriter::add_query_growth},
@@ -340,6 +316,7 @@ GgufKeyWriter::Function GgufKeyWriter::function_of(GgufKey key) {
       {kWindow, &GgufKeyWriter::add_window},
       {kWindowOrNone, &GgufKeyWriter::add_window_or_none},
       {kWindowPattern, &GgufKeyWriter::add_window_pattern},
+      {kOtherWindows, &GgufKeyWriter::add_other_windows},
       {kScoreSoftcap, &GgufKeyWriter::add_score_softcap},
       {kLogitSoftcap, &GgufKeyWriter::add_logit_softcap},
       {kLogitScale, &GgufKeyWriter::add_logit_scale},
@@ -382,6 +359,13 @@ GgufKeyWriter::Function GgufKeyWriter::function_of(GgufKey key) {
       {kLatentExperts, &GgufKeyWriter::add_latent_experts},
       {kMimoHeads, &GgufKeyWriter::add_mimo_heads},
       {kNotCausal, &GgufKeyWriter::add_not_causal},
+      {kSourceBlocks, &GgufKeyWriter::add_source_blocks},
+      {kRelativeBuckets, &GgufKeyWriter::add_relative_buckets},
+      {kDecoderStart, &GgufKeyWriter::add_decoder_start},
+      {kHalfWindow, &GgufKeyWriter::add_half_window},
+      {kProjections, &GgufKeyWriter::add_projections},
+      {kLabels, &GgufKeyWriter::add_labels},
+      {kStreams, &GgufKeyWriter::add_streams},
       {kPooling, &GgufKeyWriter::add_pooling},
       {kSlidingRopeBase, &GgufKeyWriter::add_sliding_rope_base},
       {kModernEpsilons, &GgufKeyWriter::add_modern_epsilons},

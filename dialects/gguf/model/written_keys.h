@@ -28,7 +28,8 @@ struct GgufKeysInput {
   std::string name = {};             // general.name; empty: none
   std::string size_label = {};       // gguf_size_label()
   GgufFileType type = GgufFileType::kF32;
-  bool has_mxfp4 = false;  // some tensors keep these blocks
+  bool has_mxfp4 = false;                        // some tensors keep these blocks
+  std::vector<GgufKeyValue> layer_numbers = {};  // of read_layer_numbers()
 };
 
 // Returns the keys from `general.architecture` to `general.quantization_version`. kBadInput for a
@@ -69,6 +70,8 @@ Failure gguf_cannot_say(const GgufKeysInput& input, std::string_view field, std:
 // Returns the window of a model whose readers apply none. The file then states a context of that
 // many tokens, because outputs would differ beyond it.
 std::optional<int64_t> gguf_ignored_window(const GgufKeysInput& input);
+// Whether the layers with a window are those that readers assume where no key lists them.
+bool gguf_has_usual_windows(const GgufKeysInput& input);
 // Returns a line for each difference in what runtimes compute beyond some length.
 std::vector<std::string> gguf_limit_notes(const GgufKeysInput& input);
 

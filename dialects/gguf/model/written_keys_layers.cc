@@ -1,8 +1,12 @@
 // The keys of what layers have beside plain attention and an MLP: experts, latent attention, Mamba,
 // linear attention.
 #include <algorithm>
+#include <limits>
 #include <utility>
 
+#include "converters/blocks/gemma3n.h"
+#include "converters/blocks/layer_inputs.h"
+#include "converters/blocks/shared_layers.h"
 #include "dialects/gguf/model/layer_kinds.h"
 #include "dialects/gguf/model/written_key_writer.h"
 
@@ -176,6 +180,20 @@ void GgufKeyWriter::add_linear_attention() {
   if (name_.starts_with("qwen35") && rope_sections().empty()) {
     own("rope.dimension_sections", std::vector<int32_t>{11, 11, 10, 0});
   }
+}
+
+void GgufKeyWriter::add_streams() {
+  own("altup.active_idx", whole(c_.number("altup_active_idx")));
+  own("altup.num_inputs", whole(altup_streams(c_)));
+  own("embedding_length_per_layer_input", whole(c_.number(kLayerInputSize)));
+  own("attention.shared_kv_layers", whole(c_.num_layers - first_shared_layer(c_)));
+  std::vector<float> cutoffs;
+  for (int64_t i = 0; i < c_.num_layers; ++i) {
+    constexpr double kNone = -std::numeric_limits<double>::infinity();
+    cutoffs.push_back(real(gemma3n_cutoff(c_, i).value_or(kNone)));
+  }
+  own("activation_sparsity_scale", cutoffs);
+  add_window_pattern();
 }
 
 void GgufKeyWriter::add_kinds_of_layers() {

@@ -79,6 +79,12 @@ void GgufKeyWriter::add_rope_scaling() {
   if (c_.rope.type == Type::kDefault) own("rope.scaling.type", std::string("none"));
 }
 
+void GgufKeyWriter::add_unscaled_rope() {
+  if (c_.rope.type != Type::kDefault) return;
+  own("rope.scaling.type", std::string("linear"));
+  own("rope.scaling.factor", 1.0F);
+}
+
 // The base in the config has been scaled already. The length in the config is not that of the
 // model.
 void GgufKeyWriter::add_alpha_rope() {

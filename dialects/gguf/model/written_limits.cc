@@ -54,13 +54,28 @@ class Limits {
                       "context of {0} tokens, up to which it computes the same",
                       *window));
     }
-    if (a_.rough_gelu && c_.activation == Activation::kGelu) {
+    const bool gelu_head =
+        c_.classifier && c_.classifier->steps.front().activation == Activation::kGelu;
+    if (a_.rough_gelu && (c_.activation == Activation::kGelu || gelu_head)) {
       lines.push_back("llama.cpp approximates GELU, which the model computes exactly");
     }
     if (c_.sentence && c_.sentence->modules.empty()) {
       lines.push_back(
           "runtimes of GGUF bring vectors to a length of 1 unless they are told otherwise, which "
           "the checkpoint does not");
+    }
+    if (a_.own_keys == GgufOwnKeys::kGemma3n) {
+      lines.push_back(
+          "llama.cpp divides the variance of activations by one less than the model does");
+    }
+    if (c_.classifier) {
+      lines.push_back(
+          "no key of GGUF says how scores are made of the outputs of a head of labels: runtimes "
+          "give the outputs");
+    }
+    if (c_.classifier && c_.number(kTokenTypes) > 1) {
+      lines.push_back(
+          "llama.cpp gives all tokens the type 0, also those of the second text of a pair");
     }
     if (c_.mamba.least_step > 0) {
       lines.push_back(
@@ -82,6 +97,14 @@ class Limits {
                       c_.rope.original_max_positions));
     }
     return lines;
+  }
+
+  bool has_usual_windows() const {
+    for (int64_t i = 0; i < c_.num_layers; ++i) {
+      const bool slides = c_.layer_types[static_cast<size_t>(i)] == LayerType::kSlidingAttention;
+      if (slides != slides_usually(i)) return false;
+    }
+    return true;
   }
 
   // Returns the window of models whose windows readers do not apply.
@@ -109,7 +132,6 @@ class Limits {
     if (a_.equal_heads && c_.head_dim * c_.num_heads != c_.hidden_size) {
       return cannot("head_dim", "is not the hidden size divided by the heads");
     }
-    if (a_.own_head && c_.tie_word_embeddings) return cannot("tie_word_embeddings", "is true");
     if (a_.no_shared_heads && c_.num_kv_heads != c_.num_heads) {
       return cannot("num_key_value_heads", "is not num_attention_heads");
     }
@@ -121,7 +143,7 @@ class Limits {
     if (a_.scaled_embedding && c_.scalars.embedding != root) {
       return cannot("mup_enabled", "is false");
     }
-    const bool by_config = a_.own_keys == GgufOwnKeys::kMpt;
+    const bool by_config = a_.own_keys == GgufOwnKeys::kMpt || a_.own_keys == GgufOwnKeys::kT5;
     if (a_.turns_nothing && c_.scalars.attention && !by_config)
       return cannot("scale_attn_weights", "is false");
     constexpr const char* kByLayer = "scale_attn_by_inverse_layer_idx";
@@ -144,9 +166,12 @@ class Limits {
   }
 
   Status check_encoder() const {
-    if (!a_.has_key(GgufKey::kNotCausal)) return cannot("model_type", "is built as an encoder");
-    if (c_.classifier) return cannot("architectures", "has a head of labels");
-    const std::string obstacle = c_.sentence ? gguf_sentence_obstacle(*c_.sentence) : "";
+    if (!a_.has_key(GgufKey::kNotCausal) && !a_.has_key(GgufKey::kHalfWindow)) {
+      return cannot("model_type", "is built as an encoder");
+    }
+    const std::string head = c_.classifier ? gguf_head_obstacle(*c_.classifier, a_) : "";
+    if (!head.empty()) return cannot("architectures", head);
+    const std::string obstacle = c_.sentence ? gguf_sentence_obstacle(*c_.sentence, c_, a_) : "";
     return obstacle.empty() ? Status() : cannot("modules.json", obstacle);
   }
 
@@ -243,12 +268,22 @@ class Limits {
       if (is_attention(c_.layer_types[at]) && turned != is_turned) {
         return cannot("no_rope_layers", fmt::format("differs in layer {}", i));
       }
-      const int64_t every = window_interval();
-      if (every > 0 && slides != ((i + 1) % every != 0)) {
-        return cannot("layer_types", fmt::format("differs in layer {}", i));
-      }
+      if (lists_other_windows() || slides == slides_usually(i)) continue;
+      return cannot("layer_types", fmt::format("differs in layer {}", i));
     }
     return {};
+  }
+
+  // Whether a key lists the layers with a window where they are not the usual ones.
+  bool lists_other_windows() const {
+    return a_.has_key(GgufKey::kOtherWindows) && c_.sliding_window;
+  }
+
+  // Whether readers apply a window in the layer; that of the config where they take its word.
+  bool slides_usually(int64_t layer) const {
+    const int64_t every = window_interval();
+    return every > 0 ? (layer + 1) % every != 0
+                     : c_.layer_types[static_cast<size_t>(layer)] == LayerType::kSlidingAttention;
   }
 
   // Returns n where all but every n-th layer have the window of the file; 0 where readers apply
@@ -420,6 +455,10 @@ Failure gguf_cannot_say(const GgufKeysInput& input, std::string_view field, std:
 }
 
 Status check_gguf_limits(const GgufKeysInput& input) { return Limits(input).check(); }
+
+bool gguf_has_usual_windows(const GgufKeysInput& input) {
+  return Limits(input).has_usual_windows();
+}
 
 std::optional<int64_t> gguf_ignored_window(const GgufKeysInput& input) {
   return Limits(input).ignored_window();

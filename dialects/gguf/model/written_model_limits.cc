@@ -6,8 +6,14 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <tuple>
+#include <vector>
 
+#include "converters/blocks/gemma3n.h"
+#include "converters/blocks/layer_inputs.h"
+#include "converters/blocks/shared_layers.h"
 #include "dialects/gguf/model/encoder.h"
+#include "dialects/gguf/model/layer_kinds.h"
 #include "dialects/gguf/model/reading.h"
 #include "dialects/gguf/model/written_keys.h"
 
@@ -117,6 +123,49 @@ Status check_mimo(const GgufKeysInput& in) {
                          "is not that of full attention");
 }
 
+Status check_t5(const GgufKeysInput& in) {
+  const ModelConfig& c = *in.config;
+  if (c.num_layers > c.source->num_layers) {  // llama.cpp does not open the file
+    return gguf_cannot_say(in, "num_decoder_layers", "is more than num_layers");
+  }
+  if (c.relative_bias->farthest == kT5Farthest) return {};
+  return gguf_cannot_say(in, "relative_attention_max_distance",
+                         fmt::format("is not {}", kT5Farthest));
+}
+
+// Readers know the sizes of the released models by heart.
+Status check_gemma3n(const GgufKeysInput& in) {
+  using namespace gemma3n_readers;
+  const ModelConfig& c = *in.config;
+  const std::tuple<const char*, int64_t, int64_t> wanted[] = {
+      {"altup_num_inputs", c.number("altup_num_inputs"), kStreams},
+      {"altup_active_idx", c.number("altup_active_idx"), 0},
+      {"altup_correct_scale", c.number("altup_correct_scale"), 1},
+      {"laurel_rank", c.number("laurel_rank"), kLaurelRank},
+      {kLayerInputSize, c.number(kLayerInputSize), kInputSize},
+      {kSharedLayers, c.number(kSharedLayers), std::max<int64_t>(0, c.num_layers - kOwnKeys)}};
+  for (const auto& [name, value, taken] : wanted) {
+    if (value != taken) return gguf_cannot_say(in, name, fmt::format("is not {}", taken));
+  }
+  if (c.number(kLayerVocab) > c.vocab_size) {
+    return gguf_cannot_say(in, kLayerVocab, "is more than vocab_size");
+  }
+  if (!c.scalars.logit_softcap || !is_near(*c.scalars.logit_softcap, kCap)) {
+    return gguf_cannot_say(in, "final_logit_softcapping", fmt::format("is not {}", kCap));
+  }
+  for (int64_t i = 0; i < c.num_layers; ++i) {
+    const double cutoff = gemma3n_cutoff(c, i).value_or(0);
+    if (is_near(cutoff, i < kSparse ? kDeviations : 0)) continue;
+    return gguf_cannot_say(in, "activation_sparsity_pattern",
+                           fmt::format("differs in layer {}", i));
+  }
+  std::vector<bool> slides;
+  for (const LayerType type : c.layer_types) slides.push_back(type == LayerType::kSlidingAttention);
+  if (c.num_layers <= kOwnKeys || takes_last_two_keys(slides, kOwnKeys)) return {};
+  return gguf_cannot_say(in, "layer_types",
+                         "has no window and then full attention before layers without keys");
+}
+
 // Readers need a bias of the convolution, and limit no time step from above.
 Status check_mamba2(const GgufKeysInput& in) {
   const MambaConfig& mamba = in.config->mamba;
@@ -174,6 +223,10 @@ Status check_gguf_model_limits(const GgufKeysInput& input) {
       return check_cohere_moe(input);
     case kMimo:
       return check_mimo(input);
+    case kGemma3n:
+      return check_gemma3n(input);
+    case kT5:
+      return check_t5(input);
     case kNemotronH:
       return check_nemotron(input);
     case kFalconH1:

@@ -13,9 +13,11 @@
 #include <span>
 #include <utility>
 
+#include "converters/blocks/shared_layers.h"
 #include "core/checked.h"
 #include "core/text.h"
 #include "dialects/gguf/model/layer_kinds.h"
+#include "dialects/gguf/model/layer_numbers.h"
 
 namespace ferry::converters {
 namespace {
@@ -39,7 +41,10 @@ constexpr std::pair<std::string_view, std::string_view> kPrefixes[] = {
     {"language_model.", ""},
     {"model.text_model.", "model."},
     {"transformer.", "model."},
+    {"encoder.embed_tokens.", "shared."},  // other names of one table
+    {"decoder.embed_tokens.", "shared."},
 };
+constexpr std::string_view kTable = "shared.weight";
 
 bool is_head(std::string_view key) {
   return std::ranges::any_of(kPrefixes, [&](const auto& prefix) {
@@ -73,8 +78,12 @@ class Writer {
   Result<std::vector<GgufWrittenTensor>> run() {
     for (size_t i = 0; i < tensors_.size(); ++i) FERRY_RETURN_IF_ERROR(add(i));
     for (const auto& [name, stack] : stacks_) FERRY_RETURN_IF_ERROR(finish(name, stack));
+    if (!architecture_.keeps_unused.empty()) add_unused();
     FERRY_RETURN_IF_ERROR(check_needed());
     std::ranges::stable_sort(made_, {}, &Made::place);
+    // The converter puts projections behind the pooling first.
+    std::ranges::stable_partition(
+        made_, [](const Made& made) { return made.tensor.name.starts_with("dense_"); });
     std::vector<GgufWrittenTensor> tensors;
     for (Made& made : made_) tensors.push_back(std::move(made.tensor));
     return tensors;
@@ -93,6 +102,9 @@ class Writer {
     std::string layer;
     std::map<int64_t, size_t> parts;  // expert or head -> index of a keyed tensor
     bool of_experts() const { return row->form.shape == GgufForm::Shape::kExperts; }
+    bool of_matrices() const {
+      return of_experts() || row->form.shape == GgufForm::Shape::kMatrices;
+    }
   };
 
   Failure cannot(const KeyedTensor& tensor, std::string_view why) const {
@@ -123,17 +135,61 @@ class Writer {
     return {};
   }
 
+  // Readers want keys and values of layers that take those of earlier ones, and compute with none
+  // of them. Where the checkpoint lacks them, they are those of the last layer that has some.
+  void add_unused() {
+    const int64_t first = first_shared_layer(config_);
+    for (const char* name : {"attn_k.weight", "attn_v.weight", "attn_k_norm.weight"}) {
+      const Made* last = made_of_layer(first - 1, name);
+      for (int64_t i = first; last != nullptr && i < config_.num_layers; ++i) {
+        if (made_of_layer(i, name) != nullptr) continue;
+        Made copy = *last;
+        copy.place = {tensors_.size(), made_.size()};
+        copy.tensor.name = fmt::format("blk.{}.{}", i, name);
+        made_.push_back(std::move(copy));
+        last = made_of_layer(first - 1, name);
+      }
+    }
+  }
+
+  const Made* made_of_layer(int64_t layer, std::string_view tensor) const {
+    const std::string name = fmt::format("blk.{}.{}", layer, tensor);
+    const auto found =
+        std::ranges::find(made_, name, [](const Made& made) { return made.tensor.name; });
+    return found == made_.end() ? nullptr : &*found;
+  }
+
   Status add(size_t index) {
     if (config_.tie_word_embeddings && is_head(tensors_[index].key)) return {};
     const std::string key = tables_.known(tensors_[index].key);
     if (key.empty()) return cannot(tensors_[index], "has no tensor for it");
+    if (key == kTable && table_) {
+      const bool same = FERRY_TRY(same_values(tensors_[*table_].recipe, tensors_[index].recipe));
+      return same ? Status() : cannot(tensors_[index], "has one table of embeddings");
+    }
+    if (key == kTable) table_ = index;
     for (const GgufTables::Found& found : tables_.find(key)) {
+      if (is_layer_number(*found.row)) continue;  // a key of the metadata
       if (is_of_model(found.row->form)) FERRY_RETURN_IF_ERROR(add(index, found));
     }
     return {};
   }
 
+  Result<bool> same_values(const Recipe& a, const Recipe& b) const {
+    constexpr uint64_t kChunk = uint64_t{1} << 20;
+    if (a.output() != b.output()) return false;
+    const uint64_t all = a.output().bytes();
+    for (uint64_t at = 0; at < all; at += kChunk) {
+      std::vector<std::byte> left(std::min(kChunk, all - at)), right(left.size());
+      FERRY_RETURN_IF_ERROR(graph::materialize(a, source_, at, left));
+      FERRY_RETURN_IF_ERROR(graph::materialize(b, source_, at, right));
+      if (left != right) return false;
+    }
+    return true;
+  }
+
   bool is_of_model(const GgufForm& form) const {
+    if (form.fits != nullptr && !form.fits(config_)) return false;
     if (form.models == GgufForm::Models::kAll) return true;
     return (form.models == GgufForm::Models::kWithExperts) == (config_.moe.experts > 0);
   }
@@ -156,6 +212,10 @@ class Writer {
     Recipe recipe = tensors_[index].recipe;
     if (found.transposed) FERRY_RETURN_IF_ERROR(transpose(tensors_[index], recipe));
     FERRY_RETURN_IF_ERROR(arrange(row.form, tensors_[index], recipe));
+    // Readers of some architectures tie no head: theirs is the embedding once more.
+    if (name == "token_embd.weight" && architecture_.own_head && config_.tie_word_embeddings) {
+      made_.push_back({{index, made_.size()}, {"output.weight", recipe, {index}}});
+    }
     made_.push_back({{index, made_.size()}, {std::move(name), std::move(recipe), {index}}});
     return {};
   }
@@ -258,7 +318,7 @@ class Writer {
 
   Status finish(const std::string& name, const Stack& stack) {
     const bool experts = stack.of_experts();
-    const size_t rank = experts ? 2 : 1;
+    const size_t rank = stack.of_matrices() ? 2 : 1;
     Recipe all;
     std::vector<size_t> made_of;
     for (const auto& [expert, index] : stack.parts) {
@@ -266,8 +326,8 @@ class Writer {
       Recipe part = tensor.recipe;
       if (part.is_coded() || !is_castable(part.output().dtype) ||
           part.output().shape.size() != rank) {
-        return cannot(tensor, experts ? "takes matrices of floats as experts"
-                                      : "takes vectors of floats as norms of heads");
+        return cannot(tensor, rank == 2 ? "takes matrices of floats as experts"
+                                        : "takes vectors of floats as norms of heads");
       }
       if (made_of.empty()) {
         all = part;
@@ -294,6 +354,7 @@ class Writer {
   const ModelConfig& config_;
   GgufTables tables_;
   std::vector<Made> made_;
+  std::optional<size_t> table_;                // index of the table that encoder and decoder share
   std::map<std::string, Stack> stacks_;        // by name in the file
   std::map<std::string, size_t> last_expert_;  // index of the last expert's tensor by layer
 };

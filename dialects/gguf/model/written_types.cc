@@ -282,7 +282,7 @@ bool is_stored_mxfp4(const graph::Recipe& recipe, const TensorSource& source) {
 
 GgufModelSizes gguf_model_sizes(const GgufArchitecture& architecture, const ModelConfig& config) {
   const bool llama = architecture.name == "llama" && config.num_heads != config.num_kv_heads;
-  return {.layers = config.num_layers,
+  return {.layers = config.source ? config.source->num_layers : config.num_layers,
           .experts = config.moe.experts,
           .queries_of_key = config.num_heads / std::max<int64_t>(1, config.num_kv_heads),
           .is_70b = config.num_layers == 80 && (llama || architecture.name == "qwen2")};
@@ -302,6 +302,7 @@ std::vector<GgufElement> choose_gguf_types(std::span<const GgufNamedShape> tenso
     }
     if (stays_f32(tensor) || (mixed && !is_matrix(tensor.shape))) continue;
     if (mixed && tensor.name == "per_layer_model_proj.weight") continue;
+    if (mixed && has(tensor.name, "attn_rel_b.weight")) continue;
     types[i] = fitting(mixed ? mixture.choose(tensor) : base_of(type), tensor.shape);
   }
   return types;

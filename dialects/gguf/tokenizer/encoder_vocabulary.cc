@@ -9,6 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#include "core/text.h"
+
 namespace ferry::text {
 namespace {
 
@@ -19,6 +21,17 @@ constexpr float kNoScore = -10000;
 int32_t token_type_of(SentencePieceModel::PieceKind kind) {
   using enum SentencePieceModel::PieceKind;
   return static_cast<int32_t>(kind == kUserDefined ? kNormal : kind);
+}
+
+Status check_unigram(const SentencePieceModel& model, int64_t size, int64_t least,
+                     const std::string& name) {
+  if (model.kind != SentencePieceModel::Kind::kUnigram) {
+    return fail(ErrorCode::kUnsupported, fmt::format("{}: is no Unigram model", name));
+  }
+  if (std::ssize(model.pieces) <= size && size > least) return {};
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("{}: has {} pieces, but vocab_size is {}; GGUF cannot say that", name,
+                          model.pieces.size(), size));
 }
 
 }  // namespace
@@ -51,14 +64,7 @@ Result<GgufVocabulary> unigram_vocabulary(const SentencePieceModel& model, int64
                                                         {"<unk>", SentencePiece::kUnknown}};
   constexpr int64_t kMoved = 3;  // pieces that these tokens replace
   const int64_t pieces = std::ssize(model.pieces);
-  if (model.kind != SentencePieceModel::Kind::kUnigram) {
-    return fail(ErrorCode::kUnsupported, fmt::format("{}: is no Unigram model", name));
-  }
-  if (pieces > size || size <= kMoved + 1) {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("{}: has {} pieces, but vocab_size is {}; GGUF cannot say that", name,
-                            pieces, size));
-  }
+  FERRY_RETURN_IF_ERROR(check_unigram(model, size, kMoved + 1, name));
   GgufVocabulary out;
   const auto add = [&](std::string token, float score, int32_t type) {
     out.tokens.push_back(std::move(token));
@@ -73,6 +79,34 @@ Result<GgufVocabulary> unigram_vocabulary(const SentencePieceModel& model, int64
     } else {
       add(fmt::format("[PAD{}]", id), kNoScore, SentencePiece::kUnused);
     }
+  }
+  return out;
+}
+
+Result<GgufVocabulary> pieces_vocabulary(const SentencePieceModel& model,
+                                         const nlohmann::json& added, int64_t size,
+                                         const std::string& name) {
+  constexpr float kAddedScore = -1000;
+  FERRY_RETURN_IF_ERROR(check_unigram(model, size, 0, name));
+  GgufVocabulary out;
+  for (int64_t id = 0; id < size; ++id) {
+    const bool known = id < std::ssize(model.pieces);
+    const auto piece = known ? model.pieces[static_cast<size_t>(id)] : SentencePieceModel::Piece{};
+    out.tokens.push_back(known ? piece.text : fmt::format("[PAD{}]", id));
+    out.scores.push_back(known ? piece.score : kNoScore);
+    out.types.push_back(known ? token_type_of(piece.kind) : int32_t{SentencePiece::kUnused});
+  }
+  if (added.is_null()) return out;
+  if (!added.is_object()) return bad_input("added_tokens.json: not an object");
+  for (const auto& [text, id] : added.items()) {
+    if (!id.is_number_integer() || id < 0) {
+      return bad_input(fmt::format("added_tokens.json: {} is no id", quoted(text, 60)));
+    }
+    if (id >= size) continue;
+    const auto at = id.get<size_t>();
+    out.tokens[at] = text;
+    out.scores[at] = kAddedScore;
+    out.types[at] = SentencePiece::kUserDefined;
   }
   return out;
 }

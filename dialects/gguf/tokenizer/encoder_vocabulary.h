@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -29,6 +30,13 @@ Result<GgufVocabulary> word_piece_vocabulary(const TokenizerDocument& document,
 // message.
 Result<GgufVocabulary> unigram_vocabulary(const SentencePieceModel& model, int64_t size,
                                           const std::string& name);
+
+// Makes the vocabulary "t5" of a SentencePiece model of T5, whose pieces have the ids of the
+// tokens. `added` is the object of added_tokens.json, or null. kUnsupported as above; kBadInput for
+// an `added` that is no object of ids.
+Result<GgufVocabulary> pieces_vocabulary(const SentencePieceModel& model,
+                                         const nlohmann::json& added, int64_t size,
+                                         const std::string& name);
 
 // Returns bytes as the value of a key: an array of u8.
 GgufStoredValue gguf_byte_array(std::string_view bytes);

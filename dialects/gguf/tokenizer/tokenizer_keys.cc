@@ -32,6 +32,7 @@ using nlohmann::json;
 
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
 constexpr const char* kUnigramFile = "sentencepiece.bpe.model";
+constexpr const char* kPiecesFiles[] = {"tokenizer.model", "spiece.model"};
 constexpr std::string_view kWordPiece = "WordPiece", kUnigram = "Unigram";
 constexpr int64_t kCodeLlamaVocabulary = 32016, kGraniteVocabulary = 49152;
 
@@ -86,7 +87,7 @@ class Maker {
     FERRY_RETURN_IF_ERROR(check_options());
     FERRY_RETURN_IF_ERROR(read_files());
     FERRY_RETURN_IF_ERROR(check_pre());
-    if (!document_ && pieces_.empty()) {
+    if (!document_ && pieces_.empty() && !makes_unigram()) {
       set_token_types();
       keys_.set("tokenizer.ggml.model", std::string("none"));
       notes_.push_back(
@@ -139,10 +140,25 @@ class Maker {
     FERRY_RETURN_IF_ERROR(check_tokenizer_config(tokenizer_config_, "tokenizer_config.json"));
     templates_ = FERRY_TRY(read_templates());
     if (policy_.encoder && !document_) FERRY_RETURN_IF_ERROR(read_words());
+    FERRY_RETURN_IF_ERROR(read_unigram());
     const bool wants_pieces = policy_.sentence_piece && !is_phi_with_bpe();
     if (!wants_pieces) return {};
     const std::string model = FERRY_TRY(read_("tokenizer.model", kMaxTokenizerFile));
     if (!model.empty()) pieces_ = FERRY_TRY(read_sentence_pieces(model, "tokenizer.model"));
+    return {};
+  }
+
+  // Reads the model of a Unigram. Where it is that of the tokens, nothing else is needed.
+  Status read_unigram() {
+    if (policy_.pieces) {
+      for (const char* file : kPiecesFiles) {
+        unigram_file_ = file;
+        unigram_ = FERRY_TRY(read_(file, kMaxTokenizerFile));
+        if (!unigram_.empty()) break;
+      }
+    } else if (is_encoder_of(kUnigram)) {
+      unigram_ = FERRY_TRY(read_(kUnigramFile, kMaxTokenizerFile));
+    }
     return {};
   }
 
@@ -175,10 +191,10 @@ class Maker {
   bool is_unscored() const { return policy_.llama && has_byte_fallback(*document_); }
   bool is_spaced() const { return policy_.spaced && has_byte_fallback(*document_); }
   bool is_encoder_of(std::string_view model) const {
-    return policy_.encoder && document_ && has_token_model(*document_, model);
+    return (policy_.encoder || policy_.pieces) && document_ && has_token_model(*document_, model);
   }
   bool makes_words() const { return is_encoder_of(kWordPiece); }
-  bool makes_unigram() const { return is_encoder_of(kUnigram); }
+  bool makes_unigram() const { return !unigram_.empty() || is_encoder_of(kUnigram); }
   bool makes_byte_level() const {
     return document_ && pieces_.empty() && !is_unscored() && !is_spaced() && !makes_words() &&
            !makes_unigram();
@@ -297,15 +313,17 @@ class Maker {
   // Scores and the table of normalised characters are those of the SentencePiece model.
   Status unigram() {
     FERRY_RETURN_IF_ERROR(check_document());
-    const std::string bytes = FERRY_TRY(read_(kUnigramFile, kMaxTokenizerFile));
-    if (bytes.empty()) {
+    const char* file = unigram_file_;
+    if (unigram_.empty()) {
       return fail(ErrorCode::kUnsupported,
                   fmt::format("{}: is a Unigram; for architecture {} GGUF needs {} beside it",
-                              kTokenizerFile, quoted(options_.architecture), kUnigramFile));
+                              kTokenizerFile, quoted(options_.architecture), file));
     }
-    const SentencePieceModel model = FERRY_TRY(SentencePieceModel::parse(bytes, kUnigramFile));
+    const SentencePieceModel model = FERRY_TRY(SentencePieceModel::parse(unigram_, file));
+    const json added = policy_.pieces ? FERRY_TRY(read_json("added_tokens.json")) : json();
     set_lists("t5", "default",
-              FERRY_TRY(unigram_vocabulary(model, options_.vocab_size, kUnigramFile)));
+              policy_.pieces ? FERRY_TRY(pieces_vocabulary(model, added, options_.vocab_size, file))
+                             : FERRY_TRY(unigram_vocabulary(model, options_.vocab_size, file)));
     keys_.set("tokenizer.ggml.add_space_prefix", model.add_dummy_prefix);
     set_token_types();
     keys_.set("tokenizer.ggml.remove_extra_whitespaces", model.remove_extra_whitespaces);
@@ -432,6 +450,8 @@ class Maker {
   std::string tokenizer_text_;
   std::optional<TokenizerDocument> document_;
   std::vector<SentencePiece> pieces_;
+  std::string unigram_;  // bytes of a Unigram model
+  const char* unigram_file_ = kUnigramFile;
   json config_, tokenizer_config_, templates_;
   GgufKeyList keys_;
   std::vector<std::string> notes_;

@@ -94,8 +94,8 @@ TEST(GgufConfig, RefusesMetadataThatLacksOrContradicts) {
       {"general.architecture", 7, ErrorCode::kBadInput,
        "m.gguf: 'general.architecture' is not a string"},
       {"general.architecture", "gpt\n2", ErrorCode::kUnsupported,
-       "m.gguf: 'general.architecture' is 'gpt\\n2'; supported are afmoe, arcee, bert,"
-       " bloom, chatglm, cohere2, cohere2moe, command-r, dbrx, deepseek2, "
+       "m.gguf: 'general.architecture' is 'gpt\\n2'; supported are afmoe, apertus, "
+       "arcee, bert, bitnet, bloom, chatglm, cohere2, cohere2moe, command-r, dbrx, deepseek2, "
        "dots1, ernie4_5, ernie4_5-moe, eurobert, exaone-moe, exaone4, falcon, "
        "falcon-h1, gemma, gemma-embedding, gemma2, gemma3, gemma3n, gemma4, glm4, "
        "glm4moe, gpt-oss, gpt2, gptneox, granite, granitehybrid, granitemoe, hunyuan-"
@@ -103,7 +103,7 @@ TEST(GgufConfig, RefusesMetadataThatLacksOrContradicts) {
        "mamba2, mimo2, minicpm3, minimax-m2, mistral3, modern-bert, mpt, nemotron, "
        "nemotron_h, nemotron_h_moe, nomic-bert, olmo, olmo2, olmoe, phi2, phi3, qwen2,"
        " qwen2moe, qwen2vl, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl, "
-       "qwen3vlmoe, seed_oss, smollm3, stablelm, starcoder, starcoder2"},
+       "qwen3vlmoe, seed_oss, smollm3, stablelm, starcoder, starcoder2, t5"},
       {"general.type", "adapter", ErrorCode::kUnsupported,
        "m.gguf: 'general.type' is 'adapter': only models can be converted"},
       {"llama.context_length", nullptr, ErrorCode::kBadInput,
