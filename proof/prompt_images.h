@@ -52,7 +52,7 @@ struct PromptImages {
     float frame_step = 1;
   };
   int64_t tokens = 0;  // of the prompt
-  // Of images of any shape beside videos: how many shapes are those of images, which come first.
+  // The first shapes are those of images, this many, where images of any shape stand beside videos.
   size_t stills = 0;
   // The groups of frames of each video, where they are videos; each has a shape in `shapes`. That
   // of a frame that is a tile is 1 x 1.
@@ -61,7 +61,7 @@ struct PromptImages {
   std::vector<Run> runs = {};
   // Where all tokens of the prompt attend to each other, the number of these, else 0.
   int64_t two_way_tokens = 0;
-  // What the prompt has beside them, of another encoder: its sounds, where these are images.
+  // The inputs of another encoder in the same prompt: its sounds, where these are images.
   std::vector<PromptImages> others = {};
 
   bool empty() const { return runs.empty(); }

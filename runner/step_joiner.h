@@ -1,4 +1,4 @@
-// What join_norms and join_gates share: finding steps whose results nothing else reads, and letting
+// A base of join_norms and join_gates: it finds steps whose results nothing else reads, and lets
 // the last of them compute all. This is not a public header.
 #pragma once
 

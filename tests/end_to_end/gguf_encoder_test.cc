@@ -99,19 +99,22 @@ TEST(GgufEncoder, WhatNoFileCanSayIsRefused) {
   refused(source, {}, "is a Unigram; for architecture 'bert' GGUF needs sentencepiece.bpe.model");
 }
 
-// Numbers of a config that would divide by zero, or of which a table would have no rows.
+// Numbers of a config that would divide by zero, of which a table would have no rows, or with which
+// llama.cpp ends.
 TEST(GgufEncoder, NumbersThatNoModelHasAreRefused) {
-  const std::tuple<const char*, const char*, Json, int, const char*> cases[] = {
-      {"modernbert", "global_attn_every_n_layers", 0, 4, "is no number of layers"},
-      {"modernbert", "global_attn_every_n_layers", 1e30, 4, "is no number of layers"},
-      {"bert", "type_vocab_size", nullptr, 3, "'type_vocab_size' is missing"},
-      {"bert", "type_vocab_size", 0, 3, "type_vocab_size"}};
-  for (const auto& [name, key, value, code, why] : cases) {
-    SCOPED_TRACE(key);
+  const char* const kStep = "global_attn_every_n_layers";
+  const std::tuple<const char*, Json, int, const char*> cases[] = {
+      {"modernbert", {{kStep, 0}}, 4, "is no number of layers"},
+      {"modernbert", {{kStep, 1e30}}, 4, "is no number of layers"},
+      {"modernbert", {{kStep, 1}, {"layer_types", nullptr}}, 4, "leaves no layer a window"},
+      {"bert", {{"type_vocab_size", nullptr}}, 3, "'type_vocab_size' is missing"},
+      {"bert", {{"type_vocab_size", 0}}, 3, "type_vocab_size"}};
+  for (const auto& [name, changes, code, why] : cases) {
+    SCOPED_TRACE(changes.dump());
     const TempDir dir;
     const std::string source = copy_of(dir, name);
     Json config = Json::parse(read_bytes(source + "/config.json"));
-    config[key] = value;
+    config.update(changes);
     write_bytes(source + "/config.json", config.dump());
     expect_refused({"convert", source, "--to", "gguf", "-o", dir / "x.gguf"}, code, why);
   }

@@ -76,6 +76,11 @@ Status check_modern_bert(const GgufKeysInput& in) {
     if (full == (i % every == 0)) continue;
     return gguf_cannot_say(in, "layer_types", fmt::format("differs in layer {}", i));
   }
+  // Readers make a mask with windows that no layer reads, and end.
+  if (std::ranges::all_of(c.layer_types,
+                          [](LayerType t) { return t == LayerType::kFullAttention; })) {
+    return gguf_cannot_say(in, kStep, "leaves no layer a window");
+  }
   return {};
 }
 
