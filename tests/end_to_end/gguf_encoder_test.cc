@@ -116,7 +116,9 @@ TEST(GgufEncoder, NumbersThatNoModelHasAreRefused) {
     Json config = Json::parse(read_bytes(source + "/config.json"));
     config.update(changes);
     write_bytes(source + "/config.json", config.dump());
-    expect_refused({"convert", source, "--to", "gguf", "-o", dir / "x.gguf"}, code, why);
+    expect_refused(
+        {"convert", source, "--to", "gguf", "--tokenizer-pre", "gpt-2", "-o", dir / "x.gguf"}, code,
+        why);
   }
 }
 
