@@ -159,13 +159,24 @@ std::map<std::string, std::vector<std::string>> targets_of(
   return targets;
 }
 
+// Returns whether a weight is the table that encoder and decoder share. A checkpoint may have a
+// copy of it as the decoder's.
+bool is_shared_table(const plan::MappedModel& model, const graph::Weight& weight) {
+  const converters::MappingReport& mapping = model.checkpoint.mapping;
+  if (weight.recipe.pieces.size() != 1) return false;
+  const size_t entry = weight.recipe.pieces.front().tensor;
+  return entry < mapping.entries.size() &&
+         std::ranges::count(mapping.entries[entry].targets, converters::kSharedTable) > 0;
+}
+
 }  // namespace
 
 converters::ModelConfig gguf_config(const plan::MappedModel& model) {
   converters::ModelConfig config = model.checkpoint.config;
   const graph::Weight* head = find_weight(model, "output.weight");
   const graph::Weight* table = find_weight(model, "tok_embeddings.weight");
-  const bool own = head != nullptr && table != nullptr && head->recipe != table->recipe;
+  const bool own = head != nullptr && table != nullptr && head->recipe != table->recipe &&
+                   !is_shared_table(model, *head);
   if (own) config.tie_word_embeddings = false;
   return config;
 }

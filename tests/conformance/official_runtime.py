@@ -164,16 +164,19 @@ def sound_in_f32(promise, runtime, source, style, longest):
 
 
 def source_in_f32(promise, runtime, source, style):
-    """An encoder-decoder of testdata: both programs, for the two texts of the golden."""
+    """An encoder-decoder of testdata: both programs, for the two texts of the golden.
+
+    The bound is that of the largest logit: of 6, those of the golden itself are up to 1.2e-4 from f64.
+    """
     golden = source / "golden.safetensors"
     bundle = convert(source, promise.folder / f"{source.name}-source-{'-'.join(style)}", "--dtype", "f32", *style)
-    worst = 0.0
+    worst, largest = 0.0, 1.0
     for name in ("text0", "text1"):
         ids, expected = tensor(golden, f"{name}.input_ids")[0].tolist(), tensor(golden, f"{name}.logits")[0, -1]
         got = runtime(official.encoded_logits, bundle, "source_encoder", ids, tensor(golden, f"{name}.source_ids"))
-        worst = max([worst] + [abs(ours - expected).max() for ours in got])
-    if not worst <= 1e-4:
-        raise Wrong(f"logits differ by {worst:.2e}, at most 1e-4 expected")
+        worst, largest = max([worst] + [abs(ours - expected).max() for ours in got]), max(largest, abs(expected).max())
+    if not worst <= 1e-4 * largest:
+        raise Wrong(f"logits differ by {worst:.2e}, at most {1e-4 * largest:.2e} expected")
     return f"max_abs {worst:.2e}"
 
 
