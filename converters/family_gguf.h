@@ -261,16 +261,17 @@ struct GgufArchitecture {
   bool gemma = false;             // has Gemma's activation, softcaps and scale of queries
   // gemma: number of layers of the one model that scales queries by hidden size / heads.
   int64_t layers_scaled_by_hidden = 0;
-  bool multipliers = false;      // granite: multipliers of embeddings, scores, residuals and logits
-  bool partial_rotary = false;   // may rotate a part of each head
-  int64_t no_rope_interval = 0;  // smollm3: every so many layers one has no RoPE
-  bool normed_experts = false;   // norm_topk_prob
-  bool layer_norm = false;       // the epsilon is that of layer norms
-  bool latent = false;           // latent attention: keys have sizes of their own
-  bool logit_scale = false;      // multiplies logits
-  bool grouped_experts = false;  // groups, a scale of scores, a number of shared experts
-  bool sigmoid_experts = false;  // scores are sigmoids
-  bool states_gating = false;    // readers assume no function of scores
+  bool multipliers = false;     // granite: multipliers of embeddings, scores, residuals and logits
+  bool partial_rotary = false;  // may rotate a part of each head
+  bool interleaved_sections = false;  // the sections of multimodal RoPE alternate
+  int64_t no_rope_interval = 0;       // smollm3: every so many layers one has no RoPE
+  bool normed_experts = false;        // norm_topk_prob
+  bool layer_norm = false;            // the epsilon is that of layer norms
+  bool latent = false;                // latent attention: keys have sizes of their own
+  bool logit_scale = false;           // multiplies logits
+  bool grouped_experts = false;       // groups, a scale of scores, a number of shared experts
+  bool sigmoid_experts = false;       // scores are sigmoids
+  bool states_gating = false;         // readers assume no function of scores
   // yarn_log_multiplier over mscale_all_dim; 0: the reference has no such factor.
   double log_multiplier = 0;
   bool states_alone = false;  // has neither heads nor an MLP

@@ -39,6 +39,7 @@ const FamilySpec kFamily = {
     .dropped = {{"model.visual.*", kVision}, {"visual.*", kVision}},
     .gguf = {{.name = "qwen3vl",
               .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kMlp},
+              .interleaved_sections = true,
               .keys = standard_keys({kDeepstack}),
               .unread = {kOutputBias}}}};
 

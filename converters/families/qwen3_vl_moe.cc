@@ -58,6 +58,7 @@ const FamilySpec kFamily = {
     .gguf = {{.name = "qwen3vlmoe",
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp,
                          kExperts, kFusedExperts, kExpertWeights},
+              .interleaved_sections = true,
               .normed_experts = true,
               .keys = standard_keys({kExpertSizes, kDeepstack}),
               .unread = {kOutputBias},

@@ -329,6 +329,7 @@ def encoder_decoder(promise, kind, number):
     import random
 
     import encoder_decoders as drawn
+    import models
     import torch
     from ferry import reference
     refused = 0
@@ -347,10 +348,16 @@ def encoder_decoder(promise, kind, number):
             raise Wrong(f"convert exits {ran.code}: {ran.why}")
     source, answer = ([r.randrange(3, drawn.VOCABULARY) for _ in range(count)] for count in (r.choice([5, 23, 150]), r.choice([1, 9])))
     answer[0] = 0
-    with torch.no_grad():
-        expected = model(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([answer])).logits[0].double().numpy()
-    worst = abs(answer_logits(file, source, answer) - expected).max() / abs(expected).max()
+    found = answer_logits(file, source, answer)
+
+    def distance():
+        with torch.no_grad():
+            expected = model(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([answer])).logits[0].double().numpy()
+        return abs(found - expected).max() / abs(expected).max()
+    worst = distance()
     bound = 2e-2 if "approximates" in ran.err else 2e-3
+    if not worst <= bound and models.tabled_gelu(model):
+        worst = distance()
     if not worst <= bound:
         raise Wrong(f"{said}: logits differ by {worst:.1e} of the largest in llama.cpp")
     golden, prompts = folder / "golden.safetensors", folder / "prompts.jsonl"

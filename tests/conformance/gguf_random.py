@@ -109,25 +109,10 @@ class Case:
         try:
             self.compare("llama.cpp", got, close)
         except Wrong:
-            if not tabled_gelu(self.model):
+            if not models.tabled_gelu(self.model):
                 raise
             self.truth = models.outputs(self.model, self.ids)
             self.compare("llama.cpp, beside transformers with a table of GELU", got, close)
-
-
-def tabled_gelu(model):
-    """Makes the MLPs of a model round the inputs and outputs of GELU to f16; whether there are any."""
-    def table(x):
-        near = torch.nn.functional.gelu(x.half().float(), approximate="tanh").half().float()
-        return torch.where(x <= -10, torch.zeros_like(x), torch.where(x >= 10, x, near))
-    found = False
-    for module in model.modules():
-        for name in ("act_fn", "activation_fn", "act"):
-            if type(getattr(module, name, None)).__name__ in ("GELUTanh", "NewGELUActivation"):
-                module._modules.pop(name)
-                object.__setattr__(module, name, table)
-                found = True
-    return found
 
 
 def ferry(settings, *words):
@@ -189,7 +174,7 @@ def checkpoint_outputs(settings, case, file, options):
         return models.outputs(models.load(case.cls if kept else transformers.AutoModelForCausalLM, folder), case.ids)
     try:
         return models.outputs(models.load(transformers.AutoModelForCausalLM, folder), case.ids)
-    except ValueError:  # no class reads the text part alone
+    except (ValueError, TypeError):  # no class reads the text part alone, or it fails where layers share keys and have no inputs
         return case.truth
 
 

@@ -183,3 +183,18 @@ def outputs(model, ids):
     result = model(input_ids=torch.tensor([ids]), use_cache=False) if hasattr(model, "lm_head") or \
         model.get_output_embeddings() is not None else model(input_ids=torch.tensor([ids]))
     return (result.logits if "logits" in result else result.last_hidden_state)[0]
+
+
+def tabled_gelu(model):
+    """Makes the MLPs of a model round the inputs and outputs of GELU to f16, as the table of llama.cpp does; whether there are any."""
+    def table(x):
+        near = torch.nn.functional.gelu(x.half().float(), approximate="tanh").half().float()
+        return torch.where(x <= -10, torch.zeros_like(x), torch.where(x >= 10, x, near))
+    found = False
+    for module in model.modules():
+        for name in ("act_fn", "activation_fn", "act"):
+            if type(getattr(module, name, None)).__name__ in ("GELUTanh", "NewGELUActivation"):
+                module._modules.pop(name)
+                object.__setattr__(module, name, table)
+                found = True
+    return found

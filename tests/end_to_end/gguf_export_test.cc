@@ -295,6 +295,53 @@ TEST(GgufFile, Starcoder2WithoutBiasesIsRefused) {
       << outcome.err;
 }
 
+// llama.cpp gives a pair of dimensions whose section is full no position.
+TEST(GgufFile, SectionsThatLeavePairsUnturnedAreRefused) {
+  struct Case {
+    Json sections;
+    double theta;
+    int code;
+    const char* message;
+  };
+  const Case kCases[] = {
+      {{2, 1, 1}, 1e4, 0, ""},
+      {{2, 0, 2},
+       1e4,
+       4,
+       "'rope_parameters.mrope_section' is such that readers do not turn pair 1"},
+      {{2, 1, 0}, 1e4, 4, "do not turn pair 2"},
+      {{2, 2, 0}, 1e12, 0, "does not apply RoPE to the pairs of dimensions 2, which"},
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.sections.dump());
+    const TempDir dir;
+    Json text =
+        Json::parse(read_bytes(fixture("gguf_written/qwen3_vl_moe/config.json")))["text_config"];
+    text["rope_parameters"]["mrope_section"] = c.sections;
+    text["rope_parameters"]["rope_theta"] = c.theta;
+    const std::string source =
+        changed_config(dir, "gguf_written/qwen3_vl_moe", {{"text_config", text}});
+    const Outcome outcome = to_gguf(source, dir / "m.gguf");
+    EXPECT_EQ(outcome.code, c.code) << outcome.err;
+    EXPECT_NE(outcome.err.find(c.message), std::string::npos) << outcome.err;
+    const bool says = outcome.err.find("pairs of dimensions") != std::string::npos;
+    EXPECT_EQ(says, c.code == 0 && *c.message != 0) << outcome.err;
+  }
+}
+
+// Without the key, llama.cpp caps the logits of gemma4 at 30.
+TEST(GgufFile, Gemma4WithoutACapOfLogitsSaysSo) {
+  const TempDir dir;
+  const std::string source =
+      changed_config(dir, "golden/gemma4_moe", {{"final_logit_softcapping", nullptr}});
+  ASSERT_EQ(to_gguf(source, dir / "m.gguf").code, 0);
+  EXPECT_NE(read_bytes(dir / "m.gguf").find("gemma4.final_logit_softcapping"), std::string::npos);
+  const Outcome back = run_ferry({"convert", dir / "m.gguf", "--to", "hf", "-o", dir / "hf"});
+  ASSERT_EQ(back.code, 0) << back.err;
+  const Json config = Json::parse(read_bytes(dir / "hf/config.json"));
+  EXPECT_TRUE(config["final_logit_softcapping"].is_null()) << config;
+}
+
 // llama.cpp does not open a file whose heads do not share the hidden size.
 TEST(GgufFile, Cohere2WithHeadsOfTheirOwnSizeIsRefused) {
   const TempDir dir;

@@ -24,6 +24,7 @@ constexpr const char* kHeadCounts = "attention.head_count_kv";
 constexpr const char* kWidths = "feed_forward_length";
 constexpr const char* kShared = "attention.shared_kv_layers";
 constexpr FloatRange kCaps = {0, 1e6};  // 0 stands for no cap
+constexpr double kUsualCap = 30;        // the cap that readers take where no key states one
 
 class LayerKinds {
  public:
@@ -39,8 +40,8 @@ class LayerKinds {
     FERRY_RETURN_IF_ERROR(read_experts());
     FERRY_RETURN_IF_ERROR(
         in_.take("embedding_length_per_layer_input", "hidden_size_per_layer_input", kGgufCounts));
-    const double cap =
-        FERRY_TRY(in_.keys->fields.number_or(in_.keys->name("final_logit_softcapping"), kCaps, 0));
+    const double cap = FERRY_TRY(
+        in_.keys->fields.number_or(in_.keys->name("final_logit_softcapping"), kCaps, kUsualCap));
     config_["final_logit_softcapping"] = cap == 0 ? json() : json(cap);
     return {};
   }

@@ -19,6 +19,7 @@ class GgufKeyWriter {
   GgufKeyWriter(const GgufKeysInput& input, nlohmann::json config);
   Result<std::vector<GgufKeyValue>> run();
   double mscale_all_dim() const;
+  std::vector<int32_t> rope_sections() const;
 
  private:
   using json = nlohmann::json;
@@ -79,7 +80,6 @@ class GgufKeyWriter {
   void add_alpha_rope();
   void add_yarn_multiplier();
   void add_query_growth();
-  std::vector<int32_t> rope_sections() const;
   void add_short_conv();
   void add_expert_sizes();
   void add_expert_length();

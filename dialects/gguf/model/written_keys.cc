@@ -255,7 +255,11 @@ void GgufKeyWriter::add_score_softcap() {
 }
 
 void GgufKeyWriter::add_logit_softcap() {
-  if (c_.scalars.logit_softcap) own("final_logit_softcapping", real(*c_.scalars.logit_softcap));
+  // Readers of gemma4 cap logits where the key is missing, and do not where it is 0.
+  const bool caps_by_default = in_.architecture->own_keys == GgufOwnKeys::kKindsOfLayers;
+  if (c_.scalars.logit_softcap || caps_by_default) {
+    own("final_logit_softcapping", real(c_.scalars.logit_softcap.value_or(0)));
+  }
 }
 
 void GgufKeyWriter::add_window() {
@@ -388,6 +392,11 @@ int64_t gguf_expert_step(const ModelConfig& config) {
 double gguf_mscale_all_dim(const GgufKeysInput& input) {
   const auto config = merged_config(input);
   return config ? GgufKeyWriter(input, *config).mscale_all_dim() : 0;
+}
+
+std::vector<int32_t> gguf_rope_sections(const GgufKeysInput& input) {
+  const auto config = merged_config(input);
+  return config ? GgufKeyWriter(input, *config).rope_sections() : std::vector<int32_t>();
 }
 
 double gguf_yarn_multiplier(const RopeConfig& rope) {

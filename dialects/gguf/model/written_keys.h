@@ -43,6 +43,9 @@ double gguf_yarn_multiplier(const RopeConfig& rope);
 // Returns mscale_all_dim of yarn; 0 where the config has none.
 double gguf_mscale_all_dim(const GgufKeysInput& input);
 
+// Returns the sections of multimodal RoPE with a fourth of 0, or nothing where the config has none.
+std::vector<int32_t> gguf_rope_sections(const GgufKeysInput& input);
+
 // Returns n where the first layer with experts is the n-th one.
 int64_t gguf_expert_step(const ModelConfig& config);
 

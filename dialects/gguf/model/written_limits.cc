@@ -90,6 +90,13 @@ class Limits {
       lines.push_back(
           "llama.cpp takes 32 and 1 for beta_fast and beta_slow of yarn: its frequencies differ");
     }
+    if (const std::vector<size_t> pairs = unturned_pairs(); !pairs.empty()) {
+      lines.push_back(
+          fmt::format("llama.cpp does not apply RoPE to the pairs of dimensions {}, which "
+                      "mrope_section leaves to the first position: they turn by less than a radian "
+                      "in {} tokens",
+                      fmt::join(pairs, ", "), c_.max_positions));
+    }
     if (c_.rope.type == Type::kLongRope) {
       lines.push_back(
           fmt::format("llama.cpp takes the long RoPE factors where its context is "
@@ -196,6 +203,39 @@ class Limits {
     const bool partial = a_.partial_rotary || a_.linear_attention || a_.latent || a_.turns_nothing;
     if (!partial && c_.rotary_dim() != c_.heads_of(LayerType::kFullAttention).dim) {
       return cannot("partial_rotary_factor", "turns a part of each head");
+    }
+    return check_sections();
+  }
+
+  // Returns the pairs of dimensions that readers leave to a fourth position, which is always 0.
+  // They deal pairs to the three sections in turn, as long as a section has pairs left, and begin
+  // again behind the last one. The reference gives the first position what the other two leave.
+  // Source: ggml_mrope_cache_init() of llama.cpp.
+  std::vector<size_t> unturned_pairs() const {
+    std::vector<size_t> pairs;
+    if (!a_.interleaved_sections) return pairs;
+    const std::vector<int32_t> sections = gguf_rope_sections(in_);
+    if (sections.empty()) return pairs;
+    int64_t sum = 0;
+    for (const int32_t section : sections) sum += section;
+    for (int64_t pair = 0; pair < c_.rotary_dim() / 2; ++pair) {
+      // Positions of a text are equal in all sections, so that it may begin them again.
+      const bool known = sum > 0 && (pair < sum || !c_.multimodal);
+      const int64_t place = known ? pair % sum : 0;
+      const bool turned = known && place < 3 * int64_t{sections[static_cast<size_t>(place % 3)]};
+      if (!turned) pairs.push_back(static_cast<size_t>(pair));
+    }
+    return pairs;
+  }
+
+  // A released model has such pairs, whose frequencies are so low that a note will do.
+  Status check_sections() const {
+    const std::vector<float> frequencies = rope_inverse_frequencies(c_.rope, c_.rotary_dim());
+    for (const size_t pair : unturned_pairs()) {
+      if (frequencies[pair] * static_cast<float>(c_.max_positions) < 1) continue;
+      return cannot(
+          "rope_parameters.mrope_section",
+          fmt::format("is such that readers do not turn pair {} of the dimensions", pair));
     }
     return {};
   }

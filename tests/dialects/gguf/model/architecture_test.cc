@@ -83,6 +83,26 @@ TEST(GgufFamilies, TextPartsOfVisionModels) {
   }
 }
 
+TEST(GgufFamilies, Gemma4CapsLogitsUnlessTheFileSaysZero) {
+  Json keys = keys_of("gemma4");
+  keys["gemma4.attention.sliding_window"] = 8;
+  keys["gemma4.attention.sliding_window_pattern"] = {false};
+  keys["gemma4.embedding_length_per_layer_input"] = 0;
+  for (const char* name : {"key_length", "key_length_swa", "value_length", "value_length_swa"}) {
+    keys[std::string("gemma4.attention.") + name] = 4;
+  }
+  const auto cap = [&] {
+    auto source = gguf_memory();
+    source->add("rope_freqs.weight", {2}, {1, 1});
+    return config_of(keys, std::move(source)).scalars.logit_softcap;
+  };
+  EXPECT_EQ(cap(), 30.0);
+  keys["gemma4.final_logit_softcapping"] = 20.0;
+  EXPECT_EQ(cap(), 20.0);
+  keys["gemma4.final_logit_softcapping"] = 0.0;
+  EXPECT_EQ(cap(), std::nullopt);
+}
+
 TEST(GgufFamilies, GraniteWithoutRope) {
   Json keys = keys_of("granite");
   for (const char* key : {"embedding_scale", "residual_scale", "attention.scale", "logit_scale"}) {
