@@ -324,6 +324,10 @@ struct GgufArchitecture {
     return std::ranges::any_of(
         tables, [&](const auto& table) { return std::ranges::any_of(table, stacks); });
   }
+  // Whether an encoder's files of llama.cpp are equal for the exact GELU and its approximation.
+  bool hides_gelu() const {
+    return rough_gelu && has_key(GgufKey::kNotCausal) && !has_key(GgufKey::kHiddenActivation);
+  }
   bool has_key(GgufKey key) const { return std::ranges::count(keys, key) > 0; }
 };
 

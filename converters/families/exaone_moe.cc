@@ -61,6 +61,7 @@ const FamilySpec kFamily = {
                                      kSharedCount, kSharedLength, kExpertScale, kExpertNorm,
                                      kDenseBlocks, kPredictingLayers, kRopeScaling}),
               .own_head = true,
+              .needs_experts = true,
               .lists_windows = true,
               .turns_windows = true}}};
 

@@ -48,6 +48,7 @@ const FamilySpec kFamily = {
               .layer_norm = true,
               .keys = {kBlocks, kContext, kEmbedding, kFeedForward, kHeads, kKvHeads, kRopeBase,
                        kFileType, kLayerNormEpsilon, kClamp},
-              .unread = attention_biases()}}};
+              .unread = attention_biases(),
+              .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::olmo

@@ -55,6 +55,27 @@ TEST(GgufEncoder, FilesGiveTheVectorsOfTheCheckpoint) {
   }
 }
 
+// llama.cpp computes the approximation of GELU for every BERT; Ferry computes what the model has.
+TEST(GgufEncoder, FilesSayWhereGeluIsTheApproximation) {
+  for (const char* name : {"bert", "roberta"}) {
+    for (const char* activation : {"gelu", "gelu_new"}) {
+      const TempDir dir;
+      const std::string source = copy_of(dir, name), file = dir / "m.gguf";
+      Json config = Json::parse(read_bytes(source + "/config.json"));
+      config["hidden_act"] = activation;
+      write_bytes(source + "/config.json", config.dump());
+      const Outcome made = write(source, file, {"--tokenizer-pre", "roberta-bpe"});
+      ASSERT_EQ(made.code, 0) << made.err;
+      const bool approximates = std::string_view(activation) == "gelu_new";
+      EXPECT_EQ(made.err.find("approximates GELU") == std::string::npos, approximates) << made.err;
+      const bool says = read_bytes(file).find("bert.hidden_activation") != std::string::npos;
+      EXPECT_EQ(says, approximates);
+      const std::string bundle = converted(dir, source, {"--dtype", "f32"});
+      EXPECT_EQ(vector_of(file, "a dog"), vector_of(bundle, "a dog")) << name << activation;
+    }
+  }
+}
+
 TEST(GgufEncoder, TheFirstBertsHaveAListOfWords) {
   const TempDir dir;
   const std::string source = copy_of(dir, "bert");

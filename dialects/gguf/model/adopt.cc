@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -19,8 +20,21 @@ namespace {
 
 constexpr IntRange kTokenIdRange = {0, INT32_MAX};
 
+// Returns the model type of the text part of a config, or nothing where it does not say.
+std::string text_type_of(const std::string& config) {
+  const auto whole = nlohmann::json::parse(config, nullptr, false);
+  if (!whole.is_object()) return {};
+  const auto part = whole.find("text_config");
+  const nlohmann::json& text = part != whole.end() && part->is_object() ? *part : whole;
+  const auto type = text.find("model_type");
+  return type != text.end() && type->is_string() ? type->get<std::string>() : std::string();
+}
+
+// A ministral3 whose queries do not grow has no sign of its own: the type in the user's config
+// tells it from a mistral.
 Result<const GgufArchitecture*> architecture_of(const JsonFields& fields,
-                                                const TensorSource& source) {
+                                                const TensorSource& source,
+                                                const std::string& user_type) {
   const auto type = FERRY_TRY(fields.text("general.type")).value_or("model");
   if (type == "mmproj") {
     return fields.error(ErrorCode::kUnsupported, "general.type",
@@ -34,7 +48,12 @@ Result<const GgufArchitecture*> architecture_of(const JsonFields& fields,
   if (!name) return fields.bad("general.architecture", "is missing");
   const GgufKeys keys = {fields, *name + "."};
   const GgufTensorNames tensors = gguf_tensor_names(source);
-  for (const GgufArchitecture* one : find_gguf_architectures(*name)) {
+  const std::vector<const GgufArchitecture*> all = find_gguf_architectures(*name);
+  const auto said = std::ranges::find_if(all, [&](const GgufArchitecture* one) {
+    return one->sign == GgufSign::kGrowingQueries && one->model_type == user_type;
+  });
+  if (said != all.end()) return *said;
+  for (const GgufArchitecture* one : all) {
     const GgufReading file = {.keys = &keys, .architecture = one, .tensors = &tensors};
     if (has_gguf_sign(file, one->sign)) return one;
   }
@@ -69,7 +88,7 @@ Result<AdoptedGguf> adopt_gguf(const TensorSource& source, const nlohmann::json&
                                const std::string& user_config, const std::string& user_name) {
   const std::string path = printable(source.path());
   const GgufArchitecture* architecture =
-      FERRY_TRY(architecture_of(JsonFields(metadata, path, ""), source));
+      FERRY_TRY(architecture_of(JsonFields(metadata, path, ""), source, text_type_of(user_config)));
   GgufConfig config = FERRY_TRY(make_gguf_config({.architecture = architecture,
                                                   .metadata = &metadata,
                                                   .tensors = &source,

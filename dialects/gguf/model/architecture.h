@@ -25,6 +25,9 @@ const GgufArchitecture* gguf_architecture_of(const ModelConfig& config);
 // Returns "llama, qwen2, ..." for messages.
 std::string gguf_architecture_names();
 
+// The activation of an MLP, as a Hugging Face config names it.
+inline constexpr std::string_view kGgufActivation = "hidden_activation";
+
 // Range of numbers for which no narrower range is known.
 constexpr IntRange kGgufCounts = {0, INT32_MAX};
 constexpr IntRange kGgufSizes = {1, INT32_MAX};

@@ -101,6 +101,14 @@ class ConfigMaker {
     FERRY_RETURN_IF_ERROR(check_vocabulary());
     FERRY_RETURN_IF_ERROR(read_token_ids());
     name_as_the_type_does();
+    return read_activation();
+  }
+
+  // Files of Ferry say which GELU a model has where readers compute one whatever it has.
+  Status read_activation() {
+    if (!input_.architecture->hides_gelu()) return {};
+    const auto stated = FERRY_TRY(fields_.text(key(kGgufActivation)));
+    if (stated) config_[std::string(reading_.type->activation_key)] = *stated;
     return {};
   }
 

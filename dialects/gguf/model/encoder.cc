@@ -178,7 +178,7 @@ Status read_gguf_modern_bert(GgufReading& in) {
   config["rope_parameters"] = {
       {"full_attention", config["rope_parameters"]},
       {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local}}}};
-  const auto named = FERRY_TRY(fields.text(in.keys->name("hidden_activation")));
+  const auto named = FERRY_TRY(fields.text(in.keys->name(kGgufActivation)));
   config["hidden_activation"] = named.value_or("gelu");
   // Without the key readers take the mean.
   const int64_t pooling = FERRY_TRY(

@@ -139,7 +139,7 @@ Status read_gguf_gemma3n(GgufReading& in) {
 // Readers compute SiLU, also of models that were trained with another activation: only files of
 // Ferry say which one.
 Status read_gguf_bitnet(GgufReading& in) {
-  const std::string name = in.keys->name("hidden_activation");
+  const std::string name = in.keys->name(kGgufActivation);
   const auto stated = FERRY_TRY(in.keys->fields.text(name));
   if (stated) (*in.config)["hidden_act"] = *stated;
   if (!stated) in.missing.push_back(name);

@@ -362,7 +362,7 @@ Status read_growing_queries(GgufReading& in) {
   json& rope = (*in.config)["rope_parameters"];
   const auto growth =
       FERRY_TRY(in.keys->fields.number(in.keys->name("attention.temperature_scale"), kGgufReals));
-  if (rope["rope_type"] != "yarn") {
+  if (growth && rope["rope_type"] != "yarn") {
     return in.keys->unsupported("attention.temperature_scale", "is not supported without yarn");
   }
   rope["llama_4_scaling_beta"] = growth.value_or(0.0);
@@ -398,7 +398,8 @@ bool has_gguf_sign(const GgufReading& file, GgufSign sign) {
     case GgufSign::kNever:
       return false;
     case GgufSign::kGrowingQueries:
-      return file.states("attention.temperature_scale");
+      return file.states("attention.temperature_scale") ||
+             file.states("rope.scaling.yarn_log_multiplier");
   }
   return false;
 }

@@ -50,6 +50,9 @@ Result<std::vector<GgufKeyValue>> GgufKeyWriter::run() {
   if (!in_.name.empty()) set("general.name", in_.name);
   set("general.size_label", in_.size_label);
   for (const GgufKey key : in_.architecture->keys) (this->*function_of(key))();
+  if (in_.architecture->hides_gelu() && c_.activation == Activation::kGeluTanh) {
+    own(kGgufActivation, std::string("gelu_pytorch_tanh"));
+  }
   set("general.quantization_version", kQuantizationVersion);
   return std::move(out_);
 }

@@ -62,12 +62,18 @@ Status read_gguf_sampling(const nlohmann::json& metadata, const std::string& nam
 // Returns "1.2B", or "8x7B" where some tensors are stacks of experts.
 std::string gguf_size_label(std::span<const GgufNamedShape> tensors);
 
+// The relative tolerance for numbers that readers compute in f32.
+inline constexpr double kGgufTolerance = 1e-6;
+
 // Returns kUnsupported, with the name of the config's field, if GGUF runtimes would not compute
 // what the model computes. Readers of GGUF have some numbers of an architecture in their code, and
 // no key changes them.
 Status check_gguf_limits(const GgufKeysInput& input);
 // The part of it that concerns single architectures (written_model_limits.cc).
 Status check_gguf_model_limits(const GgufKeysInput& input);
+// Those that concern RoPE, and what is noted of it (written_rope_limits.cc).
+Status check_gguf_rope_limits(const GgufKeysInput& input);
+std::vector<std::string> gguf_rope_notes(const GgufKeysInput& input);
 // Returns the error of the above.
 Failure gguf_cannot_say(const GgufKeysInput& input, std::string_view field, std::string_view why);
 // Returns the window of a model whose readers apply none. The file then states a context of that

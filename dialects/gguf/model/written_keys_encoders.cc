@@ -61,7 +61,7 @@ void GgufKeyWriter::add_window_step() {
 
 void GgufKeyWriter::add_hidden_activation() {
   const json* stated = member(json_, "hidden_activation");
-  own("hidden_activation",
+  own(kGgufActivation,
       stated != nullptr && stated->is_string() ? stated->get<std::string>() : std::string("gelu"));
 }
 
@@ -78,6 +78,6 @@ void GgufKeyWriter::add_decoder_start() {
   if (c_.decoder_start_id) own("decoder_start_token_id", whole(*c_.decoder_start_id));
 }
 
-void GgufKeyWriter::add_named_activation() { own("hidden_activation", std::string("silu")); }
+void GgufKeyWriter::add_named_activation() { own(kGgufActivation, std::string("silu")); }
 
 }  // namespace ferry::converters

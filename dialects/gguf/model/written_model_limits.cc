@@ -21,9 +21,10 @@ namespace ferry::converters {
 namespace {
 
 constexpr double kNotedStep = 0.001;
-constexpr double kNearly = 1e-6;  // tolerance for numbers that readers compute in f32
 
-bool is_near(double value, double wanted) { return std::abs(value - wanted) <= kNearly * wanted; }
+bool is_near(double value, double wanted) {
+  return std::abs(value - wanted) <= kGgufTolerance * wanted;
+}
 
 Status check_llama4(const GgufKeysInput& in) {
   const ModelConfig& c = *in.config;
@@ -211,6 +212,13 @@ Status check_falcon_h1(const GgufKeysInput& in) {
   return check_mamba2(in);
 }
 
+// llama.cpp opens files whose layers all have a window, and ends its process at their first text.
+Status check_embedding_gemma(const GgufKeysInput& in) {
+  return std::ranges::count(in.config->layer_types, LayerType::kFullAttention) > 0
+             ? Status()
+             : gguf_cannot_say(in, "layer_types", "has no layer of full attention");
+}
+
 }  // namespace
 
 Status check_gguf_model_limits(const GgufKeysInput& input) {
@@ -238,6 +246,8 @@ Status check_gguf_model_limits(const GgufKeysInput& input) {
       return check_falcon_h1(input);
     case kModernBert:
       return check_modern_bert(input);
+    case kEmbeddingGemma:
+      return check_embedding_gemma(input);
     default:
       return {};
   }

@@ -67,6 +67,19 @@ TEST(GgufFamilies, TheKeysTellWhichModelItIs) {
   mistral["mistral3.attention.temperature_scale"] = 0.1;
   EXPECT_EQ(refusal(mistral),
             "m.gguf: 'mistral3.attention.temperature_scale' is not supported without yarn");
+  mistral.erase("mistral3.attention.temperature_scale");
+  const char* own = R"({"model_type": "ministral3", "rope_parameters": {"rope_type": "default",
+      "rope_theta": 500000.0, "original_max_position_embeddings": 16,
+      "llama_4_scaling_beta": 0.0}})";
+  const auto typed = adopt(mistral, gguf_memory(), own);
+  ASSERT_TRUE(typed) << typed.error().message;
+  EXPECT_NE(typed->config.find("\"model_type\": \"ministral3\""), std::string::npos);
+  mistral["mistral3.rope.scaling.type"] = "yarn";
+  mistral["mistral3.rope.scaling.factor"] = 4.0;
+  mistral["mistral3.rope.scaling.original_context_length"] = 32;
+  EXPECT_EQ(config_of(mistral).text_type, "mistral");
+  mistral["mistral3.rope.scaling.yarn_log_multiplier"] = 1.0;
+  EXPECT_EQ(config_of(mistral).text_type, "ministral3");
 }
 
 // A text token has one position in all sections of multimodal RoPE.
