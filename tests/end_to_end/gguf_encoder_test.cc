@@ -61,9 +61,7 @@ TEST(GgufEncoder, FilesSayWhereGeluIsTheApproximation) {
     for (const char* activation : {"gelu", "gelu_new"}) {
       const TempDir dir;
       const std::string source = copy_of(dir, name), file = dir / "m.gguf";
-      Json config = Json::parse(read_bytes(source + "/config.json"));
-      config["hidden_act"] = activation;
-      write_bytes(source + "/config.json", config.dump());
+      change_config(source, {{"hidden_act", activation}});
       const Outcome made = write(source, file, {"--tokenizer-pre", "roberta-bpe"});
       ASSERT_EQ(made.code, 0) << made.err;
       const bool approximates = std::string_view(activation) == "gelu_new";
@@ -74,6 +72,20 @@ TEST(GgufEncoder, FilesSayWhereGeluIsTheApproximation) {
       EXPECT_EQ(vector_of(file, "a dog"), vector_of(bundle, "a dog")) << name << activation;
     }
   }
+}
+
+// Readers take a window of 0 tokens for none.
+TEST(GgufEncoder, AWindowOfTheTokenAloneIsWrittenAsOne) {
+  const TempDir dir;
+  const std::string source = copy_of(dir, "modernbert"), file = dir / "m.gguf";
+  change_config(source, {{"local_attention", 0}});
+  const Outcome made = write(source, file, {"--tokenizer-pre", "modern-bert"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const std::string key = "modern-bert.attention.sliding_window", bytes = read_bytes(file);
+  const size_t value = bytes.find(key) + key.size() + sizeof(uint32_t);
+  EXPECT_EQ(bytes.substr(value, 4), std::string("\1\0\0\0", 4));
+  const std::string bundle = converted(dir, source, {"--dtype", "f32"});
+  EXPECT_EQ(vector_of(file, "a dog"), vector_of(bundle, "a dog"));
 }
 
 TEST(GgufEncoder, TheFirstBertsHaveAListOfWords) {
@@ -134,9 +146,7 @@ TEST(GgufEncoder, NumbersThatNoModelHasAreRefused) {
     SCOPED_TRACE(changes.dump());
     const TempDir dir;
     const std::string source = copy_of(dir, name);
-    Json config = Json::parse(read_bytes(source + "/config.json"));
-    config.update(changes);
-    write_bytes(source + "/config.json", config.dump());
+    change_config(source, changes);
     expect_refused(
         {"convert", source, "--to", "gguf", "--tokenizer-pre", "gpt-2", "-o", dir / "x.gguf"}, code,
         why);

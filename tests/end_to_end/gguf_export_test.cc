@@ -11,10 +11,12 @@
 #include <vector>
 
 #include "tests/cli/ferry_process.h"
+#include "tests/end_to_end/verb_outcomes.h"
 
 namespace ferry::gguf_export_test {
 namespace {
 
+using verb_outcomes::change_config;
 using Json = nlohmann::json;
 
 Outcome to_gguf(const std::string& checkpoint, const std::string& out,
@@ -271,13 +273,6 @@ void keep(TensorFile& file, const std::function<bool(const std::string&)>& kept)
     left.append(name, row["dtype"], row["shape"], file.bytes_of(name));
   }
   file = left;
-}
-
-// Changes the config of a changed checkpoint.
-void change_config(const std::string& checkpoint, const Json& change) {
-  Json config = Json::parse(read_bytes(checkpoint + "/config.json"));
-  config.update(change);
-  write_bytes(checkpoint + "/config.json", config.dump());
 }
 
 // Readers need the biases of starcoder2.

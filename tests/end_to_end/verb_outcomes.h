@@ -18,6 +18,13 @@ inline Line operator+(Line line, const Line& more) {
   return line;
 }
 
+// Changes the config of a checkpoint that is the test's own.
+inline void change_config(const std::string& checkpoint, const Json& change) {
+  Json config = Json::parse(read_bytes(checkpoint + "/config.json"));
+  config.update(change);
+  write_bytes(checkpoint + "/config.json", config.dump());
+}
+
 // Converts a checkpoint, and returns the bundle.
 inline std::string converted(const TempDir& dir, const std::string& checkpoint,
                              const Line& options) {

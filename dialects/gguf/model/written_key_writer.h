@@ -52,6 +52,7 @@ class GgufKeyWriter {
   void add_decoder_start();
   void add_labels();
   void add_half_window();
+  static uint32_t some_window(int64_t tokens);
   void add_projections();
   void add_streams();
   void add_pooling();

@@ -1,4 +1,5 @@
 // The keys of encoders: how states become vectors or scores of labels, and how far windows reach.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "dialects/gguf/model/encoder.h"
@@ -23,8 +24,11 @@ void GgufKeyWriter::add_labels() {
 void GgufKeyWriter::add_half_window() {
   const int64_t reach = c_.sliding_window.value_or(1) - 1;
   const auto stated = static_cast<int64_t>(number("sliding_window"));
-  own("attention.sliding_window", whole(stated / 2 == reach ? stated : 2 * reach));
+  own("attention.sliding_window", some_window(stated / 2 == reach ? stated : 2 * reach));
 }
+
+// Readers take 0 for no window, and reach half of 1, which is 0 tokens, to each side.
+uint32_t GgufKeyWriter::some_window(int64_t tokens) { return whole(std::max<int64_t>(1, tokens)); }
 
 void GgufKeyWriter::add_projections() {
   if (!c_.sentence) return;
@@ -50,7 +54,8 @@ void GgufKeyWriter::add_label_pooling() {
 void GgufKeyWriter::add_local_window() {
   constexpr double kUsual = 128;
   own("attention.sliding_window",
-      whole(static_cast<int64_t>(states("local_attention") ? number("local_attention") : kUsual)));
+      some_window(
+          static_cast<int64_t>(states("local_attention") ? number("local_attention") : kUsual)));
 }
 
 void GgufKeyWriter::add_window_step() {
