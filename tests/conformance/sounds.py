@@ -34,7 +34,8 @@ BOUND, RESAMPLED = 1e-6, 1e-5
 
 def draw(r, folder, longest=2.5):
     """A sound in a random file format."""
-    rate, channels = r.choice(RATES), r.choice([1, 1, 2, 2, 3, 6, 8, 11])
+    extension, subtype = r.choice(FORMS)
+    rate, channels = r.choice(RATES), r.choice([1, 1, 2, 2, 3, 6, 8, 8 if extension == "flac" else 11])
     count = max(1, int(rate * r.choice([0, 0.003, 0.2, 0.77, longest]) + r.choice([1, r.randint(0, 160)])))
     noise = np.random.default_rng(r.randrange(1 << 30))
     t = np.arange(count)[:, None] / rate
@@ -43,7 +44,6 @@ def draw(r, folder, longest=2.5):
              "chirp": 0.5 * np.sin(2 * np.pi * (80 + 700 * t) * t * np.arange(1, channels + 1)),
              "step": np.where(t > count / rate / 2, 0.9, 0.0) + np.zeros((1, channels))}
     kind = r.choice(list(kinds))
-    extension, subtype = r.choice(FORMS)
     path = folder / f"{kind}-{rate}-{channels}-{subtype}.{extension}"
     options = dict(format="WAVEX") if extension == "wav" and r.random() < 0.3 else {}
     soundfile.write(path, kinds[kind], rate, subtype=subtype, **options)
