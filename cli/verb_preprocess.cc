@@ -289,7 +289,7 @@ void add_preprocess(CommandLine& line) {
   line.verb("preprocess",
             "Images to the pixel values of a checkpoint's own processor, sounds to its log-mel "
             "frames or samples, and prompts with images to token ids")
-      .positionals("IMAGE", o->request.images, "JPEG, PNG, WebP, BMP, PGM or PPM files")
+      .positionals("IMAGE", o->request.images, "JPEG, PNG, WebP, GIF, BMP, PGM or PPM files")
       .option("--checkpoint DIR", o->request.checkpoint,
               "Directory with preprocessor_config.json, or a bundle")
       .finds_models()

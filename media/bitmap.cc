@@ -6,19 +6,12 @@
 
 #include "core/checked.h"
 #include "media/codecs.h"
+#include "media/little_endian.h"
 
 namespace ferry::media {
 namespace {
 
 constexpr uint64_t kBmpFileHeader = 14, kBmpInfoHeader = 40;
-
-uint32_t little(Bytes file, uint64_t offset, int size) {
-  uint32_t value = 0;
-  for (int i = size; i-- > 0;) {
-    value = value << 8 | static_cast<uint32_t>(file[offset + static_cast<uint64_t>(i)]);
-  }
-  return value;
-}
 
 struct BmpHeader {
   uint64_t pixels;        // position in the file
@@ -30,13 +23,13 @@ Result<BmpHeader> read_bmp_header(Bytes file, const std::string& where) {
   if (file.size() < kBmpFileHeader + kBmpInfoHeader) {
     return bad_input(where + ": damaged BMP: the file ends early");
   }
-  const bool plain = little(file, 14, 4) >= kBmpInfoHeader && little(file, 28, 2) == 24 &&
-                     little(file, 30, 4) == 0;
+  const bool plain = little_endian(file, 14, 4) >= kBmpInfoHeader &&
+                     little_endian(file, 28, 2) == 24 && little_endian(file, 30, 4) == 0;
   if (!plain) {
     return fail(ErrorCode::kUnsupported, where + ": BMP other than uncompressed 24-bit RGB");
   }
-  const auto height = static_cast<int32_t>(little(file, 22, 4));
-  return BmpHeader{little(file, 10, 4), static_cast<int32_t>(little(file, 18, 4)),
+  const auto height = static_cast<int32_t>(little_endian(file, 22, 4));
+  return BmpHeader{little_endian(file, 10, 4), static_cast<int32_t>(little_endian(file, 18, 4)),
                    std::abs(int64_t{height}), height > 0};
 }
 

@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "core/checked.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "media/codecs.h"
+#include "media/pixel_values.h"
 
 namespace ferry::media {
 namespace {
@@ -27,6 +25,8 @@ constexpr std::array kCodecs = {
     Codec{"\xFF\xD8\xFF", 0, "", decode_jpeg},
     Codec{"\x89PNG\r\n\x1A\n", 0, "", decode_png},
     Codec{"RIFF", 8, "WEBP", decode_webp},
+    Codec{"GIF87a", 0, "", decode_gif},
+    Codec{"GIF89a", 0, "", decode_gif},
     Codec{"BM", 0, "", decode_bmp},
     Codec{"P5", 0, "", decode_pnm},
     Codec{"P6", 0, "", decode_pnm},
@@ -49,7 +49,7 @@ Result<Image> decode_image(std::span<const std::byte> file, const std::string& w
     return oriented(std::move(decoded.image), decoded.orientation);
   }
   return fail(ErrorCode::kUnsupported,
-              where + ": not a JPEG, PNG, WebP, BMP or binary PGM or PPM image");
+              where + ": not a JPEG, PNG, WebP, GIF, BMP or binary PGM or PPM image");
 }
 
 Result<Image> read_image(const std::string& path) {
@@ -64,88 +64,19 @@ Result<Image> read_image(const std::string& path) {
   return decode_image(bytes, where);
 }
 
-namespace {
-
-// An EXIF block is a TIFF file: a byte order, the offset of a directory, and entries of 12 bytes in
-// the directory.
-constexpr uint32_t kOrientationTag = 0x0112, kShort = 3;
-constexpr std::string_view kPrefix("Exif\0\0", 6);
-
-class Tiff {
- public:
-  explicit Tiff(Bytes bytes) : bytes_(bytes) {}
-
-  bool set_byte_order() {
-    const std::optional<uint32_t> mark = number(0, 2);
-    big_ = mark == 0x4D4D;
-    return (mark == 0x4949 || big_) && number(2, 2) == 42;
-  }
-  std::optional<uint32_t> number(uint64_t offset, uint64_t size) const {
-    if (!range_inside(offset, size, bytes_.size())) return std::nullopt;
-    uint32_t value = 0;
-    for (uint64_t i = 0; i < size; ++i) {
-      const uint64_t at = offset + (big_ ? i : size - 1 - i);
-      value = value << 8 | static_cast<uint32_t>(bytes_[at]);
-    }
-    return value;
-  }
-
- private:
-  Bytes bytes_;
-  bool big_ = false;
-};
-
-// Maps a pixel (x, y) of the result to its pixel in the source: the coordinates are exchanged
-// first, then mirrored.
-struct Turn {
-  bool exchange, mirror_x, mirror_y;
-};
-constexpr std::array<Turn, 9> kTurns = {{{},
-                                         {},
-                                         {false, true, false},
-                                         {false, true, true},
-                                         {false, false, true},
-                                         {true, false, false},
-                                         {true, false, true},
-                                         {true, true, true},
-                                         {true, true, false}}};
-
-}  // namespace
-
-int exif_orientation(Bytes exif) {
-  while (exif.size() >= kPrefix.size() &&
-         std::memcmp(exif.data(), kPrefix.data(), kPrefix.size()) == 0) {
-    exif = exif.subspan(kPrefix.size());
-  }
-  Tiff tiff(exif);
-  if (!tiff.set_byte_order()) return 1;
-  const std::optional<uint32_t> directory = tiff.number(4, 4);
-  const uint32_t count = directory ? tiff.number(*directory, 2).value_or(0) : 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    const uint64_t entry = uint64_t{*directory} + 2 + uint64_t{12} * i;
-    if (tiff.number(entry, 2) != kOrientationTag) continue;
-    const uint32_t value = tiff.number(entry + 8, 2).value_or(1);
-    const bool known = tiff.number(entry + 2, 2) == kShort && value >= 1 && value <= 8;
-    return known ? static_cast<int>(value) : 1;
-  }
-  return 1;
+Result<Image> read_picture(const std::string& path, const Settings& settings) {
+  Image image = FERRY_TRY(read_image(path));
+  return settings.converts_rgb ? on_white(std::move(image)) : std::move(image);
 }
 
-Image oriented(Image image, int orientation) {
-  if (orientation <= 1) return image;
-  const Turn turn = kTurns[static_cast<size_t>(orientation)];
-  const auto [width, height] = image.size;
-  Image out = make_image(turn.exchange ? Size{height, width} : Size{width, height});
-  for (int y = 0; y < out.size.height; ++y) {
-    uint8_t* to = out.row(y);
-    for (int x = 0; x < out.size.width; ++x, to += 3) {
-      const int sx = turn.exchange ? y : x, sy = turn.exchange ? x : y;
-      const uint8_t* from = image.row(turn.mirror_y ? height - 1 - sy : sy) +
-                            ptrdiff_t{3} * (turn.mirror_x ? width - 1 - sx : sx);
-      std::copy(from, from + 3, to);
-    }
+Image on_white(Image image) {
+  if (!image.clear) return image;
+  const std::array<uint8_t, 3> clear = *image.clear;
+  for (auto at = image.rgb.begin(); at != image.rgb.end(); at += 3) {
+    if (std::equal(clear.begin(), clear.end(), at)) std::fill_n(at, 3, uint8_t{255});
   }
-  return out;
+  image.clear.reset();
+  return image;
 }
 
 }  // namespace ferry::media

@@ -18,7 +18,7 @@ Status check_size(int64_t width, int64_t height, const std::string& where) {
 }
 
 Image make_image(Size size) {
-  Image image{size, {}};
+  Image image{.size = size, .rgb = {}};
   image.rgb.resize(image.row_bytes() * static_cast<size_t>(size.height));
   return image;
 }

@@ -1,8 +1,10 @@
 // An image in memory, and the limits that every decoder enforces.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,8 @@ struct Size {
 struct Image {
   Size size;
   std::vector<uint8_t> rgb;
+  // The colour that a file states to be transparent.
+  std::optional<std::array<uint8_t, 3>> clear = {};
 
   size_t row_bytes() const { return size_t{3} * static_cast<size_t>(size.width); }
   uint8_t* row(int y) { return rgb.data() + row_bytes() * static_cast<size_t>(y); }

@@ -4,7 +4,9 @@
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
-#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 // These headers need <cstdio> before them.
@@ -86,14 +88,17 @@ bool read_header(Jpeg& jpeg, Bytes file) {
   });
 }
 
-int orientation_of(const jpeg_decompress_struct& info) {
+// Pillow joins the parts of EXIF, and takes the last XMP.
+int stated_orientation(const jpeg_decompress_struct& info) {
+  constexpr std::string_view kExif("Exif\0\0", 6), kXmp("http://ns.adobe.com/xap/1.0/\0", 29);
+  std::string exif;
+  std::string_view xmp;
   for (jpeg_saved_marker_ptr m = info.marker_list; m; m = m->next) {
-    const Bytes data(reinterpret_cast<const std::byte*>(m->data), m->data_length);
-    if (data.size() > 6 && std::memcmp(data.data(), "Exif\0", 6) == 0) {
-      return exif_orientation(data);
-    }
+    std::string_view data(reinterpret_cast<const char*>(m->data), m->data_length);
+    if (data.starts_with(kExif)) exif += data.substr(kExif.size());
+    if (data.starts_with(kXmp)) xmp = data.substr(kXmp.size());
   }
-  return 1;
+  return orientation_of(std::as_bytes(std::span(exif)), xmp);
 }
 
 J_COLOR_SPACE output_of(int components) {
@@ -143,7 +148,7 @@ Result<Decoded> decode_jpeg(Bytes file, const std::string& where) {
   }
   const Size size{static_cast<int>(jpeg.info.image_width),
                   static_cast<int>(jpeg.info.image_height)};
-  Decoded out{make_image(size), orientation_of(jpeg.info)};
+  Decoded out{make_image(size), stated_orientation(jpeg.info)};
   std::vector<uint8_t> row(size_t{4} * static_cast<size_t>(size.width));
   if (!read_pixels(jpeg, out.image, row)) return damaged(jpeg, where);
   return out;

@@ -33,6 +33,10 @@ struct TiledImage {
   std::vector<int64_t> tokens(const Settings& settings) const;
 };
 
+// Reads a picture as the processor sees it: read_image(), and a transparent colour is white where
+// the processor converts pictures to RGB.
+Result<Image> read_picture(const std::string& path, const Settings& settings);
+
 // kBadInput for a picture that the reference refuses: for Qwen2Vl one whose sides differ by a
 // factor of more than 200. kUnsupported for a picture that the reference cannot process either, and
 // for a backend that the processor does not have.

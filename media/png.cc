@@ -1,15 +1,19 @@
 // libpng reports errors by calling a function that must not return. That function jumps back into
 // guarded(). The jump skips no destructor: the caller of guarded() owns all that is allocated.
+#include <fmt/format.h>
 #include <png.h>
 
 #include <algorithm>
+#include <array>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "core/text.h"
 #include "media/codecs.h"
+#include "media/png_chunks.h"
 
 namespace ferry::media {
 namespace {
@@ -63,8 +67,13 @@ Failure damaged(const Png& self, const std::string& where) {
   return bad_input(where + ": damaged PNG: " + printable(self.message));
 }
 
+// notes_of() reads what of these is needed. libpng would unpack all of them, and keep them.
+constexpr png_byte kSkippedChunks[] = "tEXt\0zTXt\0iTXt\0eXIf\0iCCP\0sPLT";
+
 bool read_header(Png& self) {
   return guarded(self, [&](png_structp png, png_infop info) {
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, kSkippedChunks,
+                                sizeof kSkippedChunks / 5);
     png_set_read_fn(png, &self, read_bytes);
     png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // check_size has a better message
     png_set_chunk_malloc_max(png, kMaxChunkBytes);
@@ -130,11 +139,41 @@ bool look_up(Png& self, const std::vector<uint8_t>& indices, std::vector<uint8_t
   return true;
 }
 
-int orientation_of(Png& self) {
-  png_bytep exif = nullptr;
-  png_uint_32 size = 0;
-  png_get_eXIf_1(self.png, self.info, &size, &exif);
-  return exif ? exif_orientation({reinterpret_cast<const std::byte*>(exif), size}) : 1;
+using PngColour = std::optional<std::array<uint8_t, 3>>;
+
+// Returns the colour of the only entry of a palette that is transparent, where the others are not
+// at all.
+PngColour clear_entry(Png& self, Bytes alphas) {
+  constexpr std::byte kOpaque{255}, kClear{0};
+  const auto others = std::ranges::count_if(alphas, [&](std::byte a) { return a != kOpaque; });
+  const auto found = std::ranges::find(alphas, kClear);
+  if (others != 1 || found == alphas.end()) return std::nullopt;
+  png_colorp palette = nullptr;
+  int colours = 0;
+  png_get_PLTE(self.png, self.info, &palette, &colours);
+  const auto index = found - alphas.begin();
+  if (index >= colours) return std::array<uint8_t, 3>{};
+  return std::array{palette[index].red, palette[index].green, palette[index].blue};
+}
+
+// Returns the transparent colour as Pillow finds it in the RGB image: the numbers of the file,
+// whatever the depth, cut to 8 bits where they are not those of 8-bit gray. Of 1 and 16 bits of
+// gray it takes the number for red.
+PngColour clear_colour(Png& self, Bytes transparency) {
+  const int type = png_get_color_type(self.png, self.info);
+  const int depth = png_get_bit_depth(self.png, self.info);
+  if (type == PNG_COLOR_TYPE_PALETTE) return clear_entry(self, transparency);
+  const bool gray = type == PNG_COLOR_TYPE_GRAY;
+  if ((!gray && type != PNG_COLOR_TYPE_RGB) || transparency.size() < (gray ? 2 : 6)) return {};
+  const auto number = [&](size_t i) {
+    return octets(transparency)[2 * i] * 256 + octets(transparency)[2 * i + 1];
+  };
+  const auto low = [&](size_t i) { return static_cast<uint8_t>(number(i)); };
+  if (!gray) return std::array{low(0), low(1), low(2)};
+  if (depth == 1) return std::array<uint8_t, 3>{number(0) != 0 ? uint8_t{255} : uint8_t{0}, 0, 0};
+  if (depth == 16) return std::array<uint8_t, 3>{low(0), 0, 0};
+  const auto level = static_cast<uint8_t>(std::min(number(0), 255));
+  return std::array{level, level, level};
 }
 
 }  // namespace
@@ -146,7 +185,12 @@ Result<Decoded> decode_png(Bytes file, const std::string& where) {
   const png_uint_32 width = png_get_image_width(self.png, self.info);
   const png_uint_32 height = png_get_image_height(self.png, self.info);
   FERRY_RETURN_IF_ERROR(check_size(width, height, where));
+  const PngNotes notes = notes_of(file);
+  if (!notes.refusal.empty()) {
+    return fail(ErrorCode::kUnsupported, fmt::format("{}: PNG: {}", where, notes.refusal));
+  }
   Decoded out{make_image({static_cast<int>(width), static_cast<int>(height)})};
+  out.image.clear = clear_colour(self, notes.transparency);
   const Form form = form_of(self);
   const size_t row_bytes = static_cast<size_t>(form) * width;
   std::vector<uint8_t> other(form == Form::kRgb ? 0 : row_bytes * height);
@@ -158,7 +202,7 @@ Result<Decoded> decode_png(Bytes file, const std::string& where) {
   if (form == Form::kIndex && !look_up(self, other, out.image.rgb)) {
     return bad_input(where + ": damaged PNG: a pixel beyond the palette");
   }
-  out.orientation = orientation_of(self);
+  out.orientation = orientation_of(notes);
   return out;
 }
 

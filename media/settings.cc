@@ -191,6 +191,14 @@ Result<Settings> settings_of(const ProcessorFiles& files, std::string processor)
   }
   Settings s = kind->defaults;
   FERRY_RETURN_IF_ERROR(apply(fields, *kind, s, where));
+  // Lfm2Vl converts where its file says so. The references of Idefics3 and GotOcr2, of transformers
+  // 5.12, leave pictures that are RGB as they are.
+  if (s.kind == ProcessorKind::kLfm2Vl) {
+    s.converts_rgb = fields.contains("do_convert_rgb") && fields["do_convert_rgb"] == true;
+  }
+  if (s.kind == ProcessorKind::kIdefics3 || s.kind == ProcessorKind::kGotOcr2) {
+    s.converts_rgb = false;
+  }
   if (s.has_patches()) FERRY_RETURN_IF_ERROR(settle_patches(s, where));
   if (s.kind == ProcessorKind::kClip) FERRY_RETURN_IF_ERROR(settle_tile(s, where));
   if (s.kind == ProcessorKind::kPixtral) {

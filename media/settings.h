@@ -43,6 +43,7 @@ struct Settings {
   std::array<double, 3> mean{}, std{};
   bool normalize = true;  // by mean and std
   double rescale = 1.0 / 255;
+  bool converts_rgb = true;  // do_convert_rgb
 
   // These are for Idefics3. A fixed size replaces the longest edge. For Pixtral it is the largest
   // that a picture has before it is filled up to whole tokens.

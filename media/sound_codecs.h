@@ -1,12 +1,13 @@
 // The decoders behind decode_sound(), one for each format.
 #pragma once
 
-#include <cmath>
+#include <array>
 #include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "media/pairwise_sum.h"
 #include "media/sound.h"
 
 namespace ferry::media {
@@ -19,13 +20,14 @@ Result<Sound> decode_flac(std::span<const std::byte> file, const std::string& wh
 // Checks what a header states before memory is allocated.
 Status check_sound(int64_t rate, int64_t channels, int64_t samples, const std::string& where);
 
-// Returns the mean of the channels, summed in f32 in their order, as numpy does over the first
-// axis.
+// Returns the mean of the channels, summed in f32 as numpy does over the first axis.
 template <class Sample>
 float mean_of(int channels, const Sample& sample) {
-  float sum = sample(0);
-  for (int c = 1; c < channels; ++c) sum += sample(c);
-  return channels == 1 ? sum : sum / static_cast<float>(channels);
+  std::array<float, kMostChannels> samples;
+  const auto count = static_cast<size_t>(channels);
+  for (size_t c = 0; c < count; ++c) samples[c] = sample(static_cast<int>(c));
+  if (channels == 1) return samples[0];
+  return pairwise_sum(std::span(samples).first(count)) / static_cast<float>(channels);
 }
 
 }  // namespace ferry::media

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "core/checked.h"
+#include "media/little_endian.h"
 #include "media/sound_codecs.h"
 
 namespace ferry::media {
@@ -27,14 +28,6 @@ using WavBytes = std::span<const std::byte>;
 
 std::string_view tag_at(WavBytes file, uint64_t at) {
   return {reinterpret_cast<const char*>(file.data()) + at, 4};
-}
-
-uint64_t little_endian(WavBytes file, uint64_t at, int size) {
-  uint64_t value = 0;
-  for (int i = size; i-- > 0;) {
-    value = value << 8 | static_cast<uint64_t>(file[at + static_cast<uint64_t>(i)]);
-  }
-  return value;
 }
 
 struct WavFormat {

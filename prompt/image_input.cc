@@ -10,7 +10,6 @@
 #include "core/interrupt.h"
 #include "core/program_interface.h"
 #include "core/text.h"
-#include "media/decode.h"
 #include "media/pixel_values.h"
 #include "media/resample.h"
 
@@ -260,7 +259,7 @@ Result<std::vector<EncodedImage>> ImageInput::encode_among(std::span<const std::
   for (const std::string& path : paths) {
     FERRY_RETURN_IF_ERROR(check_interrupt());
     constexpr media::Backend kBackend = media::Backend::kTorchvision;
-    const media::Image image = resized(FERRY_TRY(media::read_image(path)), kBackend);
+    const media::Image image = resized(FERRY_TRY(media::read_picture(path, settings_)), kBackend);
     const media::Sample sample = {FERRY_TRY(cut_picture(image, path, settings_, kBackend, *pool_))};
     const media::TiledImage& cut = sample.front();
     const media::PixelValues pixels =

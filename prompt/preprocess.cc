@@ -8,7 +8,6 @@
 #include "core/interrupt.h"
 #include "core/text.h"
 #include "formats/safetensors/writer.h"
-#include "media/decode.h"
 #include "media/pixel_values.h"
 #include "media/settings.h"
 #include "packer/bundle_reader.h"
@@ -176,7 +175,7 @@ Result<media::PixelValues> cut_images(const PreprocessRequest& request, const Ma
   media::Sample sample;
   for (const std::string& path : request.images) {
     FERRY_RETURN_IF_ERROR(check_interrupt());
-    const media::Image image = FERRY_TRY(media::read_image(path));
+    const media::Image image = FERRY_TRY(media::read_picture(path, settings));
     sample.push_back(FERRY_TRY(cut_picture(image, path, settings, request.backend, pool)));
     images.push_back(describe_cut(path, image.size, sample.back(), settings));
   }

@@ -21,7 +21,6 @@
 #include "core/sha256.h"
 #include "core/text.h"
 #include "core/thread_pool.h"
-#include "media/decode.h"
 #include "media/pixel_values.h"
 #include "media/settings.h"
 #include "plan/mapped_model.h"
@@ -136,7 +135,7 @@ class ImageChats {
     size_t tokens = 0;
     for (const std::string& path : paths) {
       FERRY_RETURN_IF_ERROR(check_interrupt());
-      const Result<media::Image> image = media::read_image(path);
+      const Result<media::Image> image = media::read_picture(path, settings_);
       if (!image) {
         return fail(image.error().code, fmt::format("{}: {}", where, image.error().message));
       }

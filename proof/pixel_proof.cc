@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/text.h"
-#include "media/decode.h"
 #include "media/pixel_values.h"
 #include "prompt/image_input.h"
 #include "prompt/preprocess.h"
@@ -58,7 +57,7 @@ Result<PixelProof> prove(const PromptFiles& files, const Reference& reference,
   constexpr media::Backend kBackend = media::Backend::kTorchvision;
   media::Sample sample;
   for (const std::string& path : files.files) {
-    const media::Image image = FERRY_TRY(media::read_image(path));
+    const media::Image image = FERRY_TRY(media::read_picture(path, settings));
     sample.push_back(FERRY_TRY(prompt::cut_picture(image, path, settings, kBackend, pool)));
   }
   const media::PixelValues got = media::pixel_values(std::span(&sample, 1), settings, kBackend);

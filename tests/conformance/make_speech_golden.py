@@ -34,6 +34,7 @@ END, START, GERMAN, ENGLISH, TRANSLATE, TRANSCRIBE, MARK = range(LETTERS, LETTER
 FILES = [("mono_16", 16000, 1, 0.4, "PCM_16"), ("stereo_24", 44100, 2, 0.1, "PCM_24"), ("mono_8", 8000, 1, 0.3, "PCM_U8"),
          ("float_32", 48000, 1, 0.05, "FLOAT"), ("five_32", 22050, 5, 0.05, "PCM_32"), ("double_64", 11025, 2, 0.05, "DOUBLE")]
 FLACS = [("stereo_flac", 32000, 2, 0.1, "PCM_16"), ("noise_flac", 16000, 1, 0.05, "PCM_24")]
+MANY = [("eleven_16", 16000, 11, 0.01, "PCM_16")]  # so many channels are summed in lanes
 
 
 def chirp(rate, channels, seconds, seed):
@@ -55,7 +56,7 @@ def make_files(folder):
     """Files, and their samples."""
     folder.mkdir(parents=True, exist_ok=True)
     samples = {}
-    for n, (name, rate, channels, seconds, subtype) in enumerate(FILES + FLACS):
+    for n, (name, rate, channels, seconds, subtype) in enumerate(FILES + FLACS + MANY):
         kind = "flac" if (name, rate, channels, seconds, subtype) in FLACS else "wav"
         path = folder / f"{name}.{kind}"
         written = chirp(rate, channels, seconds, n)

@@ -1,6 +1,6 @@
 """Pictures of every kind, and random models that take them, give what transformers' processors and models give.
 
-A case draws pictures (mode, size, ratio, file format, EXIF orientation) and settings of a processor, and compares the tensors
+A case draws pictures (mode, size, ratio, file format, EXIF orientation; odd files and animations too) and settings of a processor, and compares the tensors
 that `ferry preprocess` writes with those of the processor, byte for byte. Another case draws a model of a family whose vision
 tower is built on demand; `python -m ferry.reference` makes its reference and `ferry verify` proves every stage.
 
@@ -13,6 +13,7 @@ import random
 import common
 import make_gemma3n_sound_golden as gemma3n_golden
 import make_vision_golden as golden  # it imports torch and transformers
+import odd_pictures
 import PIL.Image
 import PIL.ImageOps
 import qwen_models
@@ -22,7 +23,7 @@ import transformers
 from common import Wrong
 
 FORMATS = {"png": ["RGB", "RGBA", "L", "LA", "P", "1", "I;16"], "jpg": ["RGB", "L", "CMYK"], "webp": ["RGB", "RGBA"],
-           "bmp": ["RGB"], "ppm": ["RGB", "L"]}
+           "gif": ["P", "L"], "bmp": ["RGB"], "ppm": ["RGB", "L"]}
 
 
 def draw(r, folder):
@@ -47,7 +48,8 @@ def draw(r, folder):
     if kind in ("jpg", "png", "webp") and r.random() < 0.5:
         exif[0x0112] = r.randint(1, 8)
     path = folder / f"{r.randrange(1 << 30)}.{kind if kind != 'ppm' else 'ppm' if mode == 'RGB' else 'pgm'}"
-    picture.save(path, **(dict(exif=exif) if exif else {}), **(dict(lossless=True) if kind == "webp" else {}))
+    moving = dict(save_all=True, append_images=[picture.rotate(180)]) if kind in ("png", "webp", "gif") and r.random() < 0.3 else {}
+    picture.save(path, **(dict(exif=exif) if exif else {}), **(dict(lossless=True) if kind == "webp" else {}), **moving)
     return path
 
 
@@ -472,6 +474,8 @@ def model(promise, family, number):
 
 def main():
     promise = common.Promise(__doc__)
+    for number in range(2 if promise.sample else 50):
+        promise.case(f"odd pictures {number}", odd_pictures.case, promise, number)
     for family in PROCESSORS:
         for number in range(4 if promise.sample else 20):
             promise.case(f"{family}, pictures {number}", pixels, promise, family, number)

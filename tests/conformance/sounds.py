@@ -12,6 +12,7 @@ of the model, and another draws a model, as for Whisper.
 """
 import json
 import random
+import struct
 
 import common
 import make_speech_golden as golden  # it imports torch and transformers
@@ -33,8 +34,9 @@ BOUND, RESAMPLED = 1e-6, 1e-5
 
 def draw(r, folder, longest=2.5):
     """A sound in a random file format."""
-    rate, channels = r.choice(RATES), r.choice([1, 1, 2, 2, 3, 6])
-    count = max(1, int(rate * r.choice([0.003, 0.2, 0.77, longest]) + r.randint(0, 160)))
+    extension, subtype = r.choice(FORMS)
+    rate, channels = r.choice(RATES), r.choice([1, 1, 2, 2, 3, 6, 8, 8 if extension == "flac" else 11])
+    count = max(1, int(rate * r.choice([0, 0.003, 0.2, 0.77, longest]) + r.choice([1, r.randint(0, 160)])))
     noise = np.random.default_rng(r.randrange(1 << 30))
     t = np.arange(count)[:, None] / rate
     kinds = {"silence": np.zeros((count, channels)), "noise": noise.uniform(-1, 1, (count, channels)),
@@ -42,7 +44,6 @@ def draw(r, folder, longest=2.5):
              "chirp": 0.5 * np.sin(2 * np.pi * (80 + 700 * t) * t * np.arange(1, channels + 1)),
              "step": np.where(t > count / rate / 2, 0.9, 0.0) + np.zeros((1, channels))}
     kind = r.choice(list(kinds))
-    extension, subtype = r.choice(FORMS)
     path = folder / f"{kind}-{rate}-{channels}-{subtype}.{extension}"
     options = dict(format="WAVEX") if extension == "wav" and r.random() < 0.3 else {}
     soundfile.write(path, kinds[kind], rate, subtype=subtype, **options)
@@ -97,6 +98,45 @@ def waveform(promise, number):
     if distance > (0 if rate == RATE else RESAMPLED * max(1.0, float(np.abs(wanted).max()))):
         raise Wrong(f"{path.name}: differs by {distance:.3g}")
     return f"{path.name}: {made.shape[1]} samples{' normalised' if normalize else ''}, {distance:.2g} from the extractor's"
+
+
+def wav_chunk(tag, data):
+    return tag + len(data).to_bytes(4, "little") + data + b"\0" * (len(data) % 2)
+
+
+def odd_wav(r):
+    """A WAV of any number of channels and samples, among other chunks, in either form of its header."""
+    code, bits = r.choice([(1, 8), (1, 16), (1, 24), (1, 32), (3, 32), (3, 64)])
+    channels, count = r.choice([1, 2, 7, 8, 9, 130, 255]), r.choice([1, 2, 3, 50])
+    values = np.random.default_rng(r.randrange(1 << 30)).normal(0, r.choice([0.3, 3, 1e30, 1e-40]), (count, channels))
+    data = values.astype(f"<f{bits // 8}").tobytes() if code == 3 else r.randbytes(count * channels * bits // 8)
+    frame, extended = channels * bits // 8, r.random() < 0.5
+    header = struct.pack("<HHIIHH", 0xFFFE if extended else code, channels, RATE, RATE * frame, frame, bits)
+    if extended:
+        header += struct.pack("<HHIH", 22, r.choice([bits, bits - 4]), r.choice([0, 3]), code) + bytes.fromhex("000000001000800000aa00389b71")
+    others = [wav_chunk(b"JUNK", r.randbytes(5)), wav_chunk(b"LIST", b"INFOISFT\4\0\0\0abcd"), wav_chunk(b"fact", count.to_bytes(4, "little"))]
+    before = [part for part in others if r.random() < 0.3]
+    body = b"WAVE" + b"".join([*before[:1], wav_chunk(b"fmt ", header), *before[1:], wav_chunk(b"data", data), wav_chunk(b"id3 ", b"12345")])
+    return b"RIFF" + len(body).to_bytes(4, "little") + body
+
+
+def odd(promise, number):
+    """Samples of odd files are those that libsndfile reads and numpy means, bit for bit, or the file is refused by name."""
+    r = random.Random(f"{promise.seed} odd {number}")
+    folder = promise.folder / f"odd-{number}"
+    folder.mkdir()
+    transformers.Wav2Vec2FeatureExtractor(do_normalize=False).save_pretrained(folder)
+    for file in range(20):
+        path = folder / f"{file}.wav"
+        path.write_bytes(odd_wav(r))
+        common.Ferry("preprocess", "--audio", path, "--checkpoint", folder, "-o", f"{path}.safetensors").ends_with(0)
+        made, wanted = safetensors.numpy.load_file(f"{path}.safetensors")["input_values"][0], golden.samples_of(path)
+        if made.shape != wanted.shape or not np.array_equal(made, wanted):
+            raise Wrong(f"{path.name}: {soundfile.info(path)} {np.abs(made - wanted).max() if made.shape == wanted.shape else made.shape}")
+    for kind in ("AIFF", "AU", "CAF", "W64", "RF64", "OGG", "WAV"):  # the last with A-law
+        path = folder / f"other.{kind.lower()}"
+        soundfile.write(path, np.zeros((400, 2)), RATE, format=kind, subtype=dict(OGG="VORBIS", WAV="ALAW").get(kind, "PCM_16"))
+        common.Ferry("preprocess", "--audio", path, "--checkpoint", folder, "-o", f"{path}.safetensors").ends_with(4)
 
 
 def moonshine(r, folder, seed):
@@ -225,6 +265,8 @@ def main():
     torch.set_grad_enabled(False)
     for number in range(6 if promise.sample else 20):
         promise.case(f"sound {number}", frames, promise, number)
+    for number in range(2 if promise.sample else 20):
+        promise.case(f"odd sounds {number}", odd, promise, number)
     for number in range(2 if promise.sample else 10):
         promise.case(f"whisper {number}", model, promise, number)
     for number in range(4 if promise.sample else 12):

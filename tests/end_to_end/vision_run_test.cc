@@ -185,7 +185,7 @@ TEST_F(VisionRun, ImagesThatCannotBeReadAreNamed) {
   refused(damaged + "huge_60000.png", 3, "the image is too large: 60000 x 60000 pixels");
   refused(damaged + "bad_crc.png", 3, "");
   refused(damaged + "empty.jpg", 3, "the file is empty");
-  refused(fixture("media/unsupported/gif.gif"), 4, "not a JPEG, PNG, WebP, BMP");
+  refused(fixture("media/unsupported/text.txt"), 4, "not a JPEG, PNG, WebP, GIF, BMP");
   refused(*dir_ / "none.png", 5, "cannot open");
 }
 

@@ -83,14 +83,28 @@ void check(const Image& image, const Settings& settings, Backend backend, const 
   }
 }
 
-TEST(MediaGolden, DecodedBytes) {
-  const json expected = golden("golden.json")["decode"];
-  ASSERT_GE(expected.size(), 27U);
+void expect_decoded(const json& expected) {
   for (const auto& [path, image] : expected.items()) {
     const Image decoded = image_of(path);
     EXPECT_EQ(decoded.size, (Size{image["shape_hw"][1], image["shape_hw"][0]})) << path;
     EXPECT_EQ(digest(decoded.rgb), image["sha256"]) << path;
+    if (image.contains("on_white")) {
+      EXPECT_EQ(digest(on_white(decoded).rgb), image["on_white"]) << path;
+    }
   }
+}
+
+TEST(MediaGolden, DecodedBytes) {
+  const json expected = golden("golden.json")["decode"];
+  ASSERT_GE(expected.size(), 27U);
+  expect_decoded(expected);
+}
+
+// Animations, notes of how a picture is turned, and rare modes.
+TEST(MediaGolden, DecodedBytesOfOddFiles) {
+  const json expected = golden("odd.json");
+  ASSERT_GE(expected.size(), 40U);
+  expect_decoded(expected);
 }
 
 void check_all(bool real) {

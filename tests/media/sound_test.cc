@@ -42,7 +42,7 @@ TEST_P(SoundFile, SamplesAreThoseOfTheReference) {
 INSTANTIATE_TEST_SUITE_P(All, SoundFile,
                          testing::Values("mono_16.wav", "stereo_24.wav", "mono_8.wav",
                                          "float_32.wav", "five_32.wav", "double_64.wav",
-                                         "stereo_flac.flac", "noise_flac.flac"));
+                                         "eleven_16.wav", "stereo_flac.flac", "noise_flac.flac"));
 
 // A file that ends early is refused, wherever it ends.
 TEST(Sound, EveryTruncationIsRefused) {
