@@ -145,6 +145,7 @@ def operators_case(promise, runtime):
 
 def main():
     promise = common.Promise(__doc__)
+    import export_models
     import export_modules
     import export_operators
     runtime = official.Runtime()
@@ -158,6 +159,10 @@ def main():
             continue
         for xnnpack in (False, True):
             promise.case(f"{name}, {'XNNPACK' if xnnpack else 'portable'}", module_case, promise, runtime, name, module, inputs, xnnpack)
+    for name, (module, inputs) in {}.items() if promise.sample else export_models.models().items():
+        for xnnpack in (False, True):
+            kind = "XNNPACK" if xnnpack else "portable"
+            promise.case(f"model: {name}, {kind}", module_case, promise, runtime, name.replace(" ", "-"), module, inputs, xnnpack)
     for bits, group in ((4, 32), (8, 0)) if promise.sample else ((4, 32), (4, 64), (8, 0), (4, 0)):
         promise.case(f"quantised by torchao: {bits} bits, {f'group {group}' if group else 'row'}", quantised_case, promise, runtime, bits, group)
     runtime.close()
