@@ -12,6 +12,9 @@ namespace ferry {
 struct AttentionSink {
   int64_t sink = 0;    // tokens at the beginning of a sequence; at least 1
   int64_t window = 0;  // tokens that each token attends to behind them, itself included
+  // Tokens behind the sink after which RoPE begins to count anew; 0: those of the ring, as in the
+  // source.
+  int64_t rope_turn = 0;
 
   int64_t ring() const { return 2 * window; }
   int64_t slots() const { return sink + ring(); }

@@ -141,6 +141,17 @@ struct BitXor {
   }
 };
 
+// A shift by less than 0 or by all bits of a number leaves nothing of it but its sign, as in torch.
+struct ShiftLeft {
+  int64_t operator()(int64_t a, int64_t b) const {
+    if (b < 0 || b > 63) return 0;
+    return static_cast<int64_t>(static_cast<uint64_t>(a) << b);
+  }
+};
+struct ShiftRight {
+  int64_t operator()(int64_t a, int64_t b) const { return a >> (b < 0 || b > 63 ? 63 : b); }
+};
+
 // Applies predicates to T. `Truth` makes their result storable.
 template <class P>
 struct Truth {
@@ -234,6 +245,8 @@ constexpr struct {
     {BinaryOp::kLogicalOr, binary_predicate<LogicalOr>(), RowResult::kBool},
     {BinaryOp::kLogicalXor, binary_predicate<LogicalXor>(), RowResult::kBool},
     {BinaryOp::kTruncDiv, binary_all_types<TruncDiv>(), RowResult::kSame, true},
+    {BinaryOp::kShiftLeft, integers<ShiftLeft>()},
+    {BinaryOp::kShiftRight, integers<ShiftRight>()},
 };
 
 bool has_zero(const Operand& divisor) {

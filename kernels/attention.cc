@@ -321,34 +321,36 @@ Status gated_delta_rule(const Call& call) {
   }
   FERRY_RETURN_IF_ERROR(require_rank(query, 4));
   FERRY_RETURN_IF_ERROR(require_rank(value, 4));
-  const int64_t b = query.size(0);
-  const int64_t h = query.size(1);
-  const int64_t t = query.size(2);
-  const int64_t k = query.size(3);
-  const int64_t v = value.size(3);
+  const Tensor& key = tensor(call, 1);
+  FERRY_RETURN_IF_ERROR(require_rank(key, 4));
+  const int64_t b = query.size(0), t = query.size(2), k = query.size(3), v = value.size(3);
+  const int64_t h = key.size(1);
+  // Several heads of the query may read one state.
+  const int64_t queries = h == 0 ? 1 : std::max<int64_t>(1, query.size(1) / h);
   const bool per_key = decay.rank() == 4;
-  FERRY_RETURN_IF_ERROR(require_sizes(tensor(call, 1), query.sizes));
+  FERRY_RETURN_IF_ERROR(require_sizes(query, {b, h * queries, t, k}));
+  FERRY_RETURN_IF_ERROR(require_sizes(key, {b, h, t, k}));
   FERRY_RETURN_IF_ERROR(require_sizes(value, {b, h, t, v}));
   FERRY_RETURN_IF_ERROR(require_sizes(decay, per_key ? Dims{b, h, t, k} : Dims{b, h, t}));
   FERRY_RETURN_IF_ERROR(require_sizes(tensor(call, 4), {b, h, t}));
   FERRY_RETURN_IF_ERROR(require_sizes(state, {b, h, k, v}));
-  FERRY_RETURN_IF_ERROR(resize(out, value.sizes));
+  FERRY_RETURN_IF_ERROR(resize(out, {b, h * queries, t, v}));
   FERRY_RETURN_IF_ERROR(resize(final_state, state.sizes));
   if (state.numel == 0) {
     fill(out, Number::of_int(0));
     return {};
   }
+  const DeltaRuleShape shape{b, h, t, k, v, per_key, queries};
   if (f64) {
-    kernels::gated_delta_rule_f64(
-        {b, h, t, k, v, per_key}, query.as<double>(), tensor(call, 1).as<double>(),
-        value.as<double>(), decay.as<double>(), tensor(call, 4).as<double>(), state.as<double>(),
-        out.as<double>(), final_state.as<double>(), call.pool);
+    kernels::gated_delta_rule_f64(shape, query.as<double>(), key.as<double>(), value.as<double>(),
+                                  decay.as<double>(), tensor(call, 4).as<double>(),
+                                  state.as<double>(), out.as<double>(), final_state.as<double>(),
+                                  call.pool);
     return {};
   }
-  kernels::gated_delta_rule_f32({b, h, t, k, v, per_key}, query.as<float>(),
-                                tensor(call, 1).as<float>(), value.as<float>(), decay.as<float>(),
-                                tensor(call, 4).as<float>(), state.as<float>(), out.as<float>(),
-                                final_state.as<float>(), call.pool);
+  kernels::gated_delta_rule_f32(shape, query.as<float>(), key.as<float>(), value.as<float>(),
+                                decay.as<float>(), tensor(call, 4).as<float>(), state.as<float>(),
+                                out.as<float>(), final_state.as<float>(), call.pool);
   return {};
 }
 

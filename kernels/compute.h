@@ -60,12 +60,14 @@ void sdpa_f32(const SdpaShape& shape, const float* query, const StoredRows& key,
 
 // Gated delta rule (llama::gated_delta_rule), per head over time t:
 //   S *= decay_t; m = k^T S; S += k (x) (beta * (v - m)); out_t = q^T S
-//   query,key [b,h,t,k], value [b,h,t,v], beta [b,h,t], decay [b,h,t] (or [b,h,t,k] when
-//   decay_per_key), state [b,h,k,v]; out [b,h,t,v], final_state as state; all f32.
+//   key [b,h,t,k], value [b,h,t,v], beta [b,h,t], decay [b,h,t] (or [b,h,t,k] when
+//   decay_per_key), state [b,h,k,v]; query [b,h*queries,t,k], out [b,h*queries,t,v], final_state as
+//   state; all f32. `queries` heads of the query read one state.
 // final_state may be initial_state.
 struct DeltaRuleShape {
   int64_t batch, heads, t, key_dim, value_dim;
   bool decay_per_key;
+  int64_t queries = 1;
 };
 void gated_delta_rule_f32(const DeltaRuleShape& shape, const float* query, const float* key,
                           const float* value, const float* decay, const float* beta,

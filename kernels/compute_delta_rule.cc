@@ -56,6 +56,25 @@ HWY_INLINE void delta_step(D d, const DeltaRuleArgs& a, size_t t, size_t column,
   }
 }
 
+// Computes what the queries of one more head read of kV vectors of columns in step t.
+template <size_t kV, class D>
+HWY_INLINE void read_state(D d, const DeltaRuleArgs& a, size_t head, size_t t, size_t column,
+                           StateView state) {
+  constexpr size_t kWidth = hn::MaxLanes(D());
+  const float* query = a.query + (head * a.t + t) * a.key_dim;
+  hn::Vec<D> out[kV];
+  for (size_t v = 0; v < kV; ++v) out[v] = hn::Zero(d);
+  for (size_t i = 0; i < a.key_dim; ++i) {
+    const auto q = hn::Set(d, query[i]);
+    for (size_t v = 0; v < kV; ++v) {
+      out[v] = hn::MulAdd(q, load_f32(d, state.data + i * state.stride + v * kWidth), out[v]);
+    }
+  }
+  for (size_t v = 0; v < kV; ++v) {
+    hn::StoreU(out[v], d, a.out + (head * a.t + t) * a.value_dim + column + v * kWidth);
+  }
+}
+
 // Computes all steps for kV vectors of columns. Between the first and the last step the columns are
 // kept in `scratch`, where they are contiguous and stay in L1.
 template <size_t kV, class D>
@@ -67,6 +86,7 @@ HWY_INLINE void delta_columns(D d, const DeltaRuleArgs& a, size_t column, float*
   for (size_t t = 0; t < a.t; ++t) {
     const StateView to = t + 1 < a.t ? kept : last;
     delta_step<kV>(d, a, t, column, from, from_stride, to);
+    for (size_t head = 1; head < a.queries; ++head) read_state<kV>(d, a, head, t, column, to);
     from = kept.data;
     from_stride = kept.stride;
   }
@@ -108,6 +128,7 @@ void gated_delta_rule_f32(const DeltaRuleShape& shape, const float* query, const
   if (shape.batch <= 0 || shape.heads <= 0) return;
   const size_t heads = size_t(shape.batch) * size_t(shape.heads), t = size_t(shape.t);
   const size_t k = size_t(shape.key_dim), v = size_t(shape.value_dim);
+  const size_t queries = size_t(shape.queries);
   if (t == 0) {
     if (final_state != initial_state) std::copy_n(initial_state, heads * k * v, final_state);
     return;
@@ -118,14 +139,15 @@ void gated_delta_rule_f32(const DeltaRuleShape& shape, const float* query, const
     const DeltaRuleArgs args{t,
                              k,
                              v,
+                             queries,
                              shape.decay_per_key,
-                             query + head * t * k,
+                             query + head * queries * t * k,
                              key + head * t * k,
                              value + head * t * v,
                              decay + head * t * (shape.decay_per_key ? k : 1),
                              beta + head * t,
                              initial_state + head * k * v,
-                             out + head * t * v,
+                             out + head * queries * t * v,
                              final_state + head * k * v};
     // A single step needs no memory for the state in between.
     const Scratch scratch(t > 1 ? k * kStateCols : 0);

@@ -266,7 +266,7 @@ void gated_delta_rule_f64(const DeltaRuleShape& shape, const double* query, cons
                           const double* value, const double* decay, const double* beta,
                           const double* initial_state, double* out, double* final_state,
                           ThreadPool& pool) {
-  const int64_t k = shape.key_dim, v = shape.value_dim, steps = shape.t;
+  const int64_t k = shape.key_dim, v = shape.value_dim, steps = shape.t, queries = shape.queries;
   const int64_t decays = shape.decay_per_key ? k : 1;
   const auto task = [&](size_t head_index) {
     const auto head = static_cast<int64_t>(head_index);
@@ -284,10 +284,15 @@ void gated_delta_rule_f64(const DeltaRuleShape& shape, const double* query, cons
         double& d = delta[static_cast<size_t>(j)];
         d = beta[at] * (value[at * v + j] - d);
       }
-      std::fill_n(out + at * v, v, 0.0);
       for (int64_t i = 0; i < k; ++i) {
         add_scaled(key[at * k + i], delta.data(), state + i * v, static_cast<size_t>(v));
-        add_scaled(query[at * k + i], state + i * v, out + at * v, static_cast<size_t>(v));
+      }
+      for (int64_t q = 0; q < queries; ++q) {
+        const int64_t row = (head * queries + q) * steps + at - head * steps;
+        std::fill_n(out + row * v, v, 0.0);
+        for (int64_t i = 0; i < k; ++i) {
+          add_scaled(query[row * k + i], state + i * v, out + row * v, static_cast<size_t>(v));
+        }
       }
     }
   };

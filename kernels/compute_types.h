@@ -140,7 +140,7 @@ struct SdpaTask {
 constexpr size_t kStateCols = 64;
 
 struct DeltaRuleArgs {
-  size_t t, key_dim, value_dim;
+  size_t t, key_dim, value_dim, queries;
   bool decay_per_key;
   const float *query, *key, *value, *decay, *beta, *initial_state;
   float *out, *final_state;

@@ -27,10 +27,14 @@ using enum BinaryOp;
 // index of the out among the arguments.
 constexpr Kernel kKernels[] = {
     row("aten::_adaptive_avg_pool2d.out", adaptive_avg_pool),
+    row("aten::_cdist_forward.out", row_distances),
+    row("aten::_fft_c2r.out", real_of_fourier),
+    row("aten::_fft_r2c.out", fourier_of_real),
     row("aten::_local_scalar_dense", local_scalar),
     row("aten::_log_softmax.out", softmax, 1),
     row("aten::_native_batch_norm_legit.no_stats_out", batch_norm_no_stats),
     row("aten::_native_batch_norm_legit_no_training.out", batch_norm),
+    row("aten::_pdist_forward.out", pair_distances),
     row("aten::_softmax.out", softmax, 0),
     row("aten::_to_copy.out", to_copy, 3),
     row("aten::_upsample_bilinear2d_aa.out", upsample_smooth),
@@ -59,9 +63,13 @@ constexpr Kernel kKernels[] = {
     row("aten::avg_pool2d.out", avg_pool),
     each("aten::bitwise_and.Scalar_out", binary_scalar, kBitAnd),
     each("aten::bitwise_and.Tensor_out", binary_tensor, kBitAnd),
+    each("aten::bitwise_left_shift.Tensor_Scalar_out", binary_scalar, kShiftLeft),
+    each("aten::bitwise_left_shift.Tensor_out", binary_tensor, kShiftLeft),
     each("aten::bitwise_not.out", unary, kernels::UnaryOp::kBitNot),
     each("aten::bitwise_or.Scalar_out", binary_scalar, kBitOr),
     each("aten::bitwise_or.Tensor_out", binary_tensor, kBitOr),
+    each("aten::bitwise_right_shift.Tensor_Scalar_out", binary_scalar, kShiftRight),
+    each("aten::bitwise_right_shift.Tensor_out", binary_tensor, kShiftRight),
     each("aten::bitwise_xor.Scalar_out", binary_scalar, kBitXor),
     each("aten::bitwise_xor.Tensor_out", binary_tensor, kBitXor),
     row("aten::bmm.out", bmm),
@@ -217,6 +225,7 @@ constexpr Kernel kKernels[] = {
     row("aten::var.correction_out", variance, 1),
     row("aten::var.out", variance, 0),
     row("aten::var_mean.correction_out", variance, 2),
+    row("aten::view_as_real_copy.out", view_as_real),
     each("aten::view_copy.out", view_copy),
     each("aten::where.self_out", where),
     row("aten::zeros.out", fill_constant, 0),
@@ -226,6 +235,7 @@ constexpr Kernel kKernels[] = {
     row("executorch_prim::add.Scalar", scalar_binary, kernels::ScalarOp::kAdd),
     row("executorch_prim::ceil.Scalar", scalar_unary, kernels::ScalarOp::kCeil),
     row("executorch_prim::eq.Scalar", scalar_binary, kernels::ScalarOp::kEq),
+    row("executorch_prim::et_copy_index.tensor", copy_to_index),
     row("executorch_prim::et_view.default", et_view, 0, Kernel::Memory::kView),
     row("executorch_prim::floordiv.Scalar", scalar_binary, kernels::ScalarOp::kFloorDiv),
     row("executorch_prim::floordiv.int", scalar_binary, kernels::ScalarOp::kFloorDiv),
@@ -250,13 +260,16 @@ constexpr Kernel kKernels[] = {
     row("ferry::block_embedding.out", block_embedding),
     row("ferry::block_linear.out", block_linear),
     row("ferry::block_linears.out", block_linears),
+    row("llama::channelwise_gated_delta_rule.out", gated_delta_rule),
     row("llama::custom_quantized_sdpa.out", custom_quantized_sdpa),
     row("llama::custom_sdpa.out", custom_sdpa),
     each("llama::fallback.out", same_copy, 1),
+    row("llama::fast_hadamard_transform.out", fast_hadamard),
     row("llama::gated_delta_rule.out", gated_delta_rule),
     row("llama::sdpa_with_kv_cache.out", sdpa_with_kv_cache),
     row("llama::update_cache.out", update_cache),
     row("llama::update_cache_with_indices.out", update_cache_indices),
+    row("preprocess::tile_crop.out", tile_crop),
     row("quantized_decomposed::choose_qparams_per_token_asymmetric.out", choose_row_encodings),
     row("quantized_decomposed::dequantize_per_channel.out", dequantize_channels),
     row("quantized_decomposed::dequantize_per_tensor.Tensor_out", dequantize_by_tensors),
@@ -284,6 +297,22 @@ constexpr bool is_sorted_by_name() {
 }
 static_assert(is_sorted_by_name(), "kKernels is searched by bisection");
 
+constexpr std::string_view kComplex[] = {
+    "aten::_fft_c2r.out",
+    "aten::_fft_r2c.out",
+    "aten::abs.out",
+    "aten::permute_copy.out",
+    "aten::select_copy.int_out",
+    "aten::slice_copy.Tensor_out",
+    "aten::squeeze_copy.dim_out",
+    "aten::squeeze_copy.dims_out",
+    "aten::transpose_copy.int_out",
+    "aten::unsqueeze_copy.out",
+    "aten::view_as_real_copy.out",
+    "aten::view_copy.out",
+    "executorch_prim::et_view.default",
+};
+
 }  // namespace
 
 const Kernel* find_kernel(std::string_view full_name) {
@@ -292,6 +321,10 @@ const Kernel* find_kernel(std::string_view full_name) {
       std::begin(kKernels), end, full_name,
       [](const Kernel& kernel, std::string_view name) { return kernel.name < name; });
   return found != end && found->name == full_name ? found : nullptr;
+}
+
+bool takes_complex(std::string_view full_name) {
+  return std::ranges::count(kComplex, full_name) > 0;
 }
 
 std::span<const Kernel> all_kernels() { return kKernels; }

@@ -38,6 +38,9 @@ struct Kernel {
 
 // Returns nullptr for an operator without a kernel.
 const Kernel* find_kernel(std::string_view full_name);
+// Returns true for the operators that take and give complex numbers; others are defined for real
+// ones.
+bool takes_complex(std::string_view full_name);
 // Returns all kernels, sorted by name.
 std::span<const Kernel> all_kernels();
 

@@ -32,6 +32,8 @@ enum class BinaryOp : int {
   kLogicalOr,
   kLogicalXor,
   kTruncDiv,
+  kShiftLeft,
+  kShiftRight,
 };
 Status binary_tensor(const Call& call);     // self, other -> out
 Status binary_scalar(const Call& call);     // self, Scalar other -> out
@@ -283,6 +285,21 @@ Status diagonal_copy(const Call& call);      // self, offset, dim1, dim2 -> out
 Status unfold_copy(const Call& call);        // self, dim, size, step -> out
 Status as_strided(const Call& call);         // self, size, stride, offset? -> out
 Status repeat_interleave(const Call& call);  // repeats, output_size? -> out
+Status tile_crop(const Call& call);          // image [C,H,W], tile size -> tiles [N,C,size,size]
+Status copy_to_index(const Call& call);      // rows, row, index: rows[index] = row
+
+// -- hadamard.cc: rows of 2^n or 28 * 2^n values
+Status fast_hadamard(const Call& call);  // self -> out
+
+// -- distance.cc
+Status row_distances(const Call& call);   // rows, rows, p, compute_mode? -> out
+Status pair_distances(const Call& call);  // rows, p -> out
+
+// -- fourier.cc
+Status fourier_of_real(const Call& call);    // self, dims, normalization, onesided -> out
+Status real_of_fourier(const Call& call);    // self, dims, normalization, last_dim_size -> out
+Status view_as_real(const Call& call);       // self -> out [..., 2]
+Status complex_magnitude(const Call& call);  // self -> out
 
 // -- channel_codes.cc
 Status quantize_by_tensors(const Call& call);    // self, scale, zero_point, min, max, dtype -> out

@@ -332,6 +332,27 @@ Status split_size(const Call& call) {
       false);
 }
 
+// A loop writes one row after the other; rows of a dynamic shape are as many as it has written.
+Status copy_to_index(const Call& call) {
+  Tensor& rows = tensor(call, 0);
+  const Tensor& row = tensor(call, 1);
+  const int64_t index = integer(call, 2);
+  FERRY_RETURN_IF_ERROR(require_same_dtype(rows, row));
+  if (index < 0 || index == INT64_MAX || rows.rank() != row.rank() + 1) {
+    return bad_input(
+        fmt::format("{} cannot be row {} of {}", describe(row), index, describe(rows)));
+  }
+  Dims sizes = row.sizes;
+  sizes.insert(0, rows.dynamic ? index + 1 : rows.size(0));
+  FERRY_RETURN_IF_ERROR(resize(rows, sizes));
+  if (index >= rows.size(0)) {
+    return bad_input(fmt::format("{} has no row {}", describe(rows), index));
+  }
+  if (row.numel == 0) return {};
+  std::memcpy(rows.data + index * row.bytes(), row.data, static_cast<size_t>(row.bytes()));
+  return {};
+}
+
 Status unbind(const Call& call) {
   const Tensor& self = tensor(call, 0);
   FERRY_RETURN_IF_ERROR(no_scalar(self));

@@ -209,6 +209,27 @@ Status pixel_shuffle(const Call& call) {
   return {};
 }
 
+// Tiles go from left to right, and then down.
+Status tile_crop(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  Tensor& out = tensor(call, 2);
+  const int64_t size = integer(call, 1);
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
+  FERRY_RETURN_IF_ERROR(require_rank(self, 3));
+  const int64_t channels = self.size(0), height = self.size(1), width = self.size(2);
+  if (size < 1 || height % size != 0 || width % size != 0) {
+    return bad_input(fmt::format("{} has no tiles of {} pixels", describe(self), size));
+  }
+  const int64_t down = height / size, across = width / size;
+  FERRY_RETURN_IF_ERROR(resize(out, {down * across, channels, size, size}));
+  if (out.numel == 0) return {};
+  const Dims parts{down, across, channels, size, size};
+  strided_copy(call.pool, parts, out.element_bytes(),
+               strided(self, 0, {size * width, size, height * width, width, 1}),
+               {out.data, contiguous_strides(parts)});
+  return {};
+}
+
 Status diagonal_copy(const Call& call) {
   const Tensor& self = tensor(call, 0);
   const int rank = self.rank();

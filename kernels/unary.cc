@@ -172,6 +172,7 @@ Status unary(const Call& call) {
   if (op == UnaryOp::kBitNot && tensor(call, 0).dtype == DType::kBool) {
     return run_unary(call, UnaryOp::kLogicalNot, tensor(call, 1));
   }
+  if (op == UnaryOp::kAbs && tensor(call, 0).dtype == DType::kC64) return complex_magnitude(call);
   return run_unary(call, op, tensor(call, 1));
 }
 

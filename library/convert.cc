@@ -49,6 +49,7 @@ constexpr std::pair<std::string_view, const char*> kMembers[] = {
     {"max-file-size", "max_file_bytes"},
     {"adapter-dtype", "int8_adapters"},
     {"layout", "one_program"},
+    {"sink-positions", "sink_text_positions"},
     {"quantize-rule", "quantize_rules"},
     {"quantize-embedding", "embedding_bits"},
     {"quantize-method", "hqq"},
@@ -138,6 +139,7 @@ plan::OptionTexts texts_of(const ConvertOptions& o) {
     add("attention-sink", true,
         std::to_string(o.attention_sink->sink) + "," + std::to_string(o.attention_sink->window));
   }
+  add("sink-positions", o.sink_text_positions, "text");
   number("prefill-length", o.prefill_length);
   number("decode-length", o.decode_length);
   add("kv-dtype", o.kv_type != ValueType::kF32, text_of(o.kv_type));

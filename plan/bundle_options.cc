@@ -309,6 +309,7 @@ Result<Conversion> plan_f32_layers(const packer::Bundle& bundle, ConvertOptions 
   options.quantize = {};
   options.kv_cache = DType::kF32;
   options.attention_sink.reset();  // proofs end where the window does
+  options.text_positions.reset();
   options.single_head_attention = false;
   options.softmax = converters::SoftmaxStyle::kPlain;
   options.rotation = converters::Rotation::kNone;

@@ -150,7 +150,7 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   }
   if (build.attention_sink) {
     m.version = packer::kAttentionSinkManifestVersion;
-    m.attention_sink = build.attention_sink;
+    m.attention_sink = {build.attention_sink->sink, build.attention_sink->window};
   }
   // A bundle for pictures of one size takes no videos.
   const bool any_size = config.vision && !build.picture && !build.placed_rows;

@@ -79,6 +79,8 @@ struct ConvertOptions {
   std::optional<converters::ProgramStyle> style = {};
   DType kv_cache = DType::kF32;                      // for stateful programs; see BuildOptions
   std::optional<AttentionSink> attention_sink = {};  // for stateful programs
+  // With a sink: RoPE turns by positions in the text, as many as the model has, instead of slots.
+  std::optional<bool> text_positions = {};
   // For static programs. Encodings that are absent get placeholder values in the plan; see
   // calibrate().
   std::optional<int64_t> decode_length;  // tokens per call of kv_forward; default: 1

@@ -187,6 +187,7 @@ OptionTexts recorded_options(const ConvertOptions& options, const converters::Bu
   if (build.sound_frames > 0) settled.max_sound = build.sound_frames / build.frame_rate;
   settled.max_source = build.source_length > 0 ? std::optional(build.source_length) : std::nullopt;
   if (settled.layout == ProgramLayout::kComponents) settled.layout.reset();
+  if (!settled.text_positions.value_or(false)) settled.text_positions.reset();
   FieldTexts fields = texts_of(std::move(settled));
   std::ranges::stable_sort(fields.all, {}, [](const auto& field) { return field.first.place; });
   OptionTexts out;
@@ -352,6 +353,18 @@ void describe_programs(OptionVisitor& v, ConvertOptions& o) {
         if (!o.attention_sink) return std::vector<std::string>();
         return std::vector{fmt::format("{},{}", o.attention_sink->sink, o.attention_sink->window)};
       });
+  v.words<std::optional<bool>>(
+      {.name = "sink-positions",
+       .help = "What RoPE turns by with --attention-sink: the places in the caches, as in "
+               "ExecuTorch (default), or the positions in the text, so that distances in "
+               "the window are true",
+       .programs = kStatefulPrograms,
+       .outputs = kWithPrograms,
+       .refusals = {{kStaticPrograms, "the caller keeps the caches of a static program"},
+                    {kEncoderPrograms, kWholeText}},
+       .place = 32},
+      o.text_positions,
+      {{{"caches", kStatefulPrograms}, false}, {{"text", kStatefulPrograms}, true}});
   v.words<DType>(
       {.name = "kv-dtype",
        .help = "Dtype of the KV caches: f32, f16 or i8 (stateful); f32, f16, bf16, u16 or u8 "

@@ -249,6 +249,9 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
   if (config.audio && config.audio->conformer) return settle_sound_encoder(options, config);
   converters::BuildOptions build;
   if (options.attention_sink) return settle_endless(options, config);
+  if (options.text_positions) {
+    return fail_field(ErrorCode::kUsage, "sink-positions", ": only with attention-sink");
+  }
   build.context_length = options.context_length.value_or(default_context(config));
   if (build.context_length < 1 || build.context_length > config.max_positions) {
     return fail_field(ErrorCode::kUsage, "context-length",

@@ -17,8 +17,16 @@ namespace {
 
 constexpr uint64_t kAlignment = 64;
 
+// Complex numbers stay within a program.
+bool is_complex(const kernels::Value& value) {
+  return value.tensor != nullptr && value.tensor->dtype == DType::kC64;
+}
+
 Status check_input_type(const MethodState& state, int32_t port) {
   const kernels::Value& value = state.values[static_cast<size_t>(port)];
+  if (is_complex(value)) {
+    return state.error(ErrorCode::kUnsupported, fmt::format("input {}: dtype c64", port));
+  }
   if (value.kind == kernels::Value::Kind::kTensor || value.is_number()) return {};
   return state.error(ErrorCode::kUnsupported,
                      fmt::format("input {} is neither a tensor nor a number", port));
@@ -26,6 +34,9 @@ Status check_input_type(const MethodState& state, int32_t port) {
 
 Status check_output(const MethodState& state, int32_t port) {
   const kernels::Value& value = state.values[static_cast<size_t>(port)];
+  if (is_complex(value)) {
+    return state.error(ErrorCode::kUnsupported, fmt::format("output {}: dtype c64", port));
+  }
   if (value.kind == kernels::Value::Kind::kTensor || value.is_number() ||
       value.kind == kernels::Value::Kind::kString) {
     return {};
@@ -157,6 +168,20 @@ std::span<kernels::Value* const> append_values(MethodState& state, const IndexLi
   return {values.data() + begin, ids.size()};
 }
 
+// Most operators are defined for real numbers only.
+Status check_complex(const MethodState& state, const Step& step, size_t index,
+                     const std::string& name) {
+  if (kernels::takes_complex(name)) return {};
+  for (const auto& tensors : {step.inputs, step.outs}) {
+    for (const kernels::Tensor* tensor : tensors) {
+      if (tensor->dtype != DType::kC64) continue;
+      return state.error(ErrorCode::kUnsupported,
+                         fmt::format("instruction {} ({}): dtype c64", index, name));
+    }
+  }
+  return {};
+}
+
 Status make_kernel_step(Loading& loading, const pte::KernelCall& call, size_t index, Step& step) {
   MethodState& state = loading.state;
   const std::string name = loading.method.operators[static_cast<size_t>(call.op)].full_name();
@@ -177,6 +202,7 @@ Status make_kernel_step(Loading& loading, const pte::KernelCall& call, size_t in
   step.inputs = append_tensors(loading, uses.read);
   step.outs = append_tensors(loading, uses.written);
   step.args = append_values(state, call.args);
+  FERRY_RETURN_IF_ERROR(check_complex(state, step, index, name));
   for (int32_t id : uses.read) {
     const pte::Tensor* tensor = loading.pte_tensor(id);
     if (tensor != nullptr && tensor->external && !tensor->allocation) {
@@ -214,8 +240,12 @@ Status make_jump(Loading& loading, const pte::JumpFalseCall& call, size_t index,
   step.kind = Step::Kind::kJumpIfFalse;
   step.from = &state.values[static_cast<size_t>(call.condition)];
   step.destination = static_cast<size_t>(call.destination);
-  if (step.from->kind == kernels::Value::Kind::kBool && call.destination >= 0 &&
-      step.destination <= loading.method.instructions.size()) {
+  // A tensor is true where all of its elements are.
+  const kernels::Tensor* tensor = step.from->tensor;
+  if (tensor != nullptr) loading.reads[index] = {call.condition};
+  const bool is_bool = step.from->kind == kernels::Value::Kind::kBool ||
+                       (tensor != nullptr && tensor->dtype == DType::kBool);
+  if (is_bool && call.destination >= 0 && step.destination <= loading.method.instructions.size()) {
     return {};
   }
   return state.bad(

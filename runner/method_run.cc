@@ -1,6 +1,8 @@
 // The state of a loaded method, and the execution of its instructions.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/interrupt.h"
 #include "core/text.h"
 #include "kernels/bf16_linear.h"
@@ -93,6 +95,15 @@ void notify(const MethodState& state, size_t step) {
   }
 }
 
+// Returns whether the condition of a jump is true. A tensor without memory yet is not.
+bool is_true(const kernels::Value& condition) {
+  const kernels::Tensor* tensor = condition.tensor;
+  if (tensor == nullptr) return condition.boolean;
+  return tensor->data != nullptr &&
+         std::all_of(tensor->data, tensor->data + tensor->numel,
+                     [](std::byte value) { return value != std::byte{0}; });
+}
+
 // Prefetches the data that a step reads first. The weights of the step before may have displaced it
 // from the caches.
 void prefetch(const Step& step) {
@@ -125,7 +136,7 @@ Status run_range(MethodState& state, size_t begin, size_t end, ThreadPool& pool)
       move_value(*step.from, *step.to);
     }
     if (step.observed) notify(state, i);
-    i = step.kind == Step::Kind::kJumpIfFalse && !step.from->boolean ? step.destination : i + 1;
+    i = step.kind == Step::Kind::kJumpIfFalse && !is_true(*step.from) ? step.destination : i + 1;
   }
   return {};
 }

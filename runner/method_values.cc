@@ -188,7 +188,7 @@ Status check_tensor(const MethodState& state, int32_t id, const pte::Tensor& fro
     const std::string name = from.fqn.empty() ? "" : fmt::format(" {}", quoted(from.fqn));
     return state.error(code, fmt::format("value {}{}: {}", id, name, why));
   };
-  if (!kernels::is_computable(from.dtype)) {
+  if (!kernels::is_computable(from.dtype) && from.dtype != DType::kC64) {
     return refuse(ErrorCode::kUnsupported, fmt::format("dtype {}", dtype_name(from.dtype)));
   }
   if (from.sizes.size() > kernels::kMaxRank) {

@@ -122,7 +122,7 @@ ValueId call_angles(GraphBuilder& b, const DecoderContext& c, const std::string&
     return angles_by_axis(b, c.rope_positions, name, inverse, rope.axes);
   const ValueId frequencies =
       b.literal(DType::kF32, {1, 1, head_dim(rotary_dim)}, frequencies_literal(name, inverse));
-  const ValueId places = c.ring_slots.valid() ? c.ring_slots : call_positions(b, c);
+  const ValueId places = c.rope_places.valid() ? c.rope_places : call_positions(b, c);
   ValueId numbers = b.to(places, DType::kF32);
   if (rope.first_position != 0) {
     numbers = b.add(numbers, b.scalar(static_cast<float>(rope.first_position)));

@@ -61,9 +61,9 @@ struct DecoderContext {
   ValueId end_pos = {};  // Int: start_pos + T; unused in static programs
   // Int: the end of the written positions of the caches. end_pos unless they hold a ring.
   ValueId cache_end = {};
-  // Caches that hold a ring (ring_cache.h): the slot of every token of the call, i64 [T], and as
-  // [1,T]. Invalid in other programs.
-  ValueId ring_slots = {}, write_slots = {};
+  // Caches that hold a ring (ring_cache.h): what RoPE turns every token of the call by, i64 [T],
+  // and its slot, i64 [1,T]. Invalid in other programs.
+  ValueId rope_places = {}, write_slots = {};
   // N: the written positions of the caches, as many as end_pos says. Set where something reads a
   // slice of them.
   Dim written = {};

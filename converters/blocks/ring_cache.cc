@@ -5,11 +5,13 @@
 namespace ferry::converters {
 namespace {
 
-// Returns the slot of every token of the call: i64 [T].
-ValueId slots_of_call(GraphBuilder& b, const DecoderContext& c, const AttentionSink& sink) {
+// Returns the place of every token of the call in the sink, or in a circle of `turn` places behind
+// it: i64 [T].
+ValueId places_of_call(GraphBuilder& b, const DecoderContext& c, const AttentionSink& sink,
+                       int64_t turn) {
   const ValueId positions = call_positions(b, c);
   const ValueId first = int_scalar(b, sink.sink);
-  const ValueId turns = b.remainder(b.sub(positions, first), sink.ring());
+  const ValueId turns = b.remainder(b.sub(positions, first), turn);
   const ValueId in_ring = b.add(turns, first);
   const ValueId in_sink = b.lt(positions, sink.sink);
   return b.where(in_sink, positions, in_ring);
@@ -31,8 +33,9 @@ ValueId positions_in_slots(GraphBuilder& b, const DecoderContext& c, const Atten
 
 void add_ring(GraphBuilder& b, DecoderContext& c) {
   const AttentionSink& sink = *c.options.attention_sink;
-  c.ring_slots = slots_of_call(b, c, sink);
-  c.write_slots = b.unsqueeze(c.ring_slots, 0);
+  const ValueId slots_of_call = places_of_call(b, c, sink, sink.ring());
+  c.rope_places = sink.rope_turn == 0 ? slots_of_call : places_of_call(b, c, sink, sink.rope_turn);
+  c.write_slots = b.unsqueeze(slots_of_call, 0);
   b.name(c.write_slots, "cache_slots");
   // The smaller of end_pos and the number of slots.
   const ValueId unwritten = b.int_max(b.int_sub(sink.slots(), c.end_pos), 0);

@@ -31,16 +31,20 @@ constexpr Row kRows[] = {
      "aten::logical_not.out aten::neg.out aten::nonzero.out aten::reciprocal.out "
      "aten::relu.out aten::round.out "
      "aten::rsqrt.out aten::sigmoid.out aten::sign.out aten::sin.out aten::sinh.out "
-     "aten::sqrt.out aten::t_copy.out aten::tan.out aten::tanh.out aten::trunc.out"},
+     "aten::sqrt.out aten::t_copy.out aten::tan.out aten::tanh.out aten::trunc.out "
+     "aten::view_as_real_copy.out"},
     {"T self, T other > T out",
-     "aten::atan2.out aten::bitwise_and.Tensor_out aten::bitwise_or.Tensor_out "
+     "aten::atan2.out aten::bitwise_and.Tensor_out aten::bitwise_left_shift.Tensor_out "
+     "aten::bitwise_or.Tensor_out aten::bitwise_right_shift.Tensor_out "
      "aten::bitwise_xor.Tensor_out aten::div.out aten::eq.Tensor_out aten::floor_divide.out "
      "aten::fmod.Tensor_out aten::ge.Tensor_out aten::gt.Tensor_out aten::le.Tensor_out "
      "aten::logical_and.out aten::logical_or.out aten::logical_xor.out aten::lt.Tensor_out "
      "aten::maximum.out aten::minimum.out aten::mul.out aten::ne.Tensor_out "
      "aten::remainder.Tensor_out"},
     {"T self, S other > T out",
-     "aten::bitwise_and.Scalar_out aten::bitwise_or.Scalar_out aten::bitwise_xor.Scalar_out "
+     "aten::bitwise_and.Scalar_out aten::bitwise_left_shift.Tensor_Scalar_out "
+     "aten::bitwise_or.Scalar_out aten::bitwise_right_shift.Tensor_Scalar_out "
+     "aten::bitwise_xor.Scalar_out "
      "aten::div.Scalar_out aten::eq.Scalar_out aten::fmod.Scalar_out aten::ge.Scalar_out "
      "aten::gt.Scalar_out aten::le.Scalar_out aten::lt.Scalar_out aten::mul.Scalar_out "
      "aten::ne.Scalar_out aten::remainder.Scalar_out"},
@@ -50,6 +54,10 @@ constexpr Row kRows[] = {
     {"T self, T other, S alpha > T out", "aten::add.out aten::sub.out"},
     {"T self, i[] dim, b keepdim > T out", "aten::amax.out aten::amin.out"},
     {"T self, i[] output_size > T out", "aten::_adaptive_avg_pool2d.out"},
+    {"T x1, T x2, f p, i? compute_mode > T out", "aten::_cdist_forward.out"},
+    {"T self, i[] dim, i normalization, i last_dim_size > T out", "aten::_fft_c2r.out"},
+    {"T self, i[] dim, i normalization, b onesided > T out", "aten::_fft_r2c.out"},
+    {"T self, f p > T out", "aten::_pdist_forward.out"},
     {"T input, T? weight, T? bias, T running_mean, T running_var, f momentum, f eps > T out0, T "
      "out1, T out2",
      "aten::_native_batch_norm_legit_no_training.out"},
@@ -174,6 +182,7 @@ constexpr Row kRows[] = {
     {"T self -> i out", "aten::sym_numel"},
     {"T self -> S out", "aten::_local_scalar_dense"},
     {"T self, i[] size -> T out", "executorch_prim::et_view.default"},
+    {"T! copy_to, T copy_from, i index -> ", "executorch_prim::et_copy_index.tensor"},
     {"S a, S b -> S out",
      "executorch_prim::add.Scalar executorch_prim::eq.Scalar executorch_prim::floordiv.Scalar "
      "executorch_prim::floordiv.int executorch_prim::ge.Scalar executorch_prim::gt.Scalar "
@@ -201,8 +210,11 @@ constexpr Row kRows[] = {
      "b is_seq_at_dim_2 > T out",
      "llama::custom_quantized_sdpa.out"},
     {"T query, T key, T value, T decay, T beta, T initial_state > T out, T final_state_out",
-     "llama::gated_delta_rule.out"},
+     "llama::channelwise_gated_delta_rule.out llama::gated_delta_rule.out"},
     {"T input > T out", "llama::fallback.out llama::fast_hadamard_transform.out"},
+
+    // preprocess
+    {"T input, i tile_size > T out", "preprocess::tile_crop.out"},
 
     // quantized_decomposed
     {"T input, f scale, i zero_point, i quant_min, i quant_max, i dtype > T out",

@@ -111,6 +111,9 @@ struct ConvertOptions {
   std::optional<int64_t> decode_length = {};  // for kStatic: tokens per call of kv_forward
   // Sequences without an end, of stateful programs; the context length follows from it.
   std::optional<SinkAndWindow> attention_sink = {};
+  // With attention_sink: RoPE turns by positions in the text instead of places in the caches, so
+  // that all distances in the window are true.
+  bool sink_text_positions = false;
   ValueType kv_type = ValueType::kF32;      // stateful: f32, f16 or i8; static: all but i8
   ValueType mask_type = ValueType::kF32;    // for kStatic
   ValueType logits_type = ValueType::kF32;  // for kStatic

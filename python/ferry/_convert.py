@@ -34,6 +34,7 @@ class ConvertOptions(TypedDict, total=False):
     - ``program``: "auto", "stateful", "static" or "encoder"
     - ``context_length``, ``prefill_length``, ``decode_length``, ``shards``: of programs
     - ``attention_sink``: sequences without an end: the first tokens and the last ones that every token attends to, such as (4, 252)
+    - ``sink_text_positions``: with ``attention_sink``, RoPE turns by positions in the text instead of places in the caches
     - ``kv_type``, ``mask_type``, ``logits_type``: "f32", "f16", "bf16", "u16", "u8" or "i8"
     - ``all_logits``: logits of all tokens instead of the last one
     - ``images``: the vision tower too, or text alone (gemma3, gemma3n, gemma4, Qwen-VL); by default the tower if the checkpoint has it
@@ -69,6 +70,7 @@ class ConvertOptions(TypedDict, total=False):
     prefill_length: int
     decode_length: int
     attention_sink: tuple[int, int]
+    sink_text_positions: bool
     kv_type: str
     mask_type: str
     logits_type: str

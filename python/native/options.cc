@@ -168,6 +168,7 @@ ConvertOptions convert_options(const nb::dict& given) {
   std::optional<std::pair<int64_t, int64_t>> image_size;
   std::optional<std::pair<int64_t, int64_t>> attention_sink;
   options.read("attention_sink", attention_sink);
+  options.read("sink_text_positions", o.sink_text_positions);
   options.read("image_size", image_size).read("one_program", o.one_program);
   options.read("images", o.images)
       .read("sounds", o.sounds)

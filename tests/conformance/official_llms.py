@@ -5,7 +5,8 @@ Two exporters: the static cache of transformers (one token a call, or up to 31, 
 greedy ones. Programs that round activations are compared over the first four.
 
 Programs of ferry convert --attention-sink have the logits of export_llm's with the same sink and window, within the noise of f32, in
-calls of one token and of a window, over five turns of the ring; and the tokens of ferry run are those of both.
+calls of one token and of a window, over five turns of the ring; and the tokens of ferry run are those of both. With --sink-positions text
+they have, in the official runtime, the logits of transformers under a mask of the sink and the window.
 
 Programs of export_llm are also verified with their checkpoint, which is transformers': parity, and no parity where a row of the
 checkpoint, a norm or two layers are changed.
@@ -155,6 +156,49 @@ def own_sink(promise, runtime, name, xnnpack):
     return f"logits within {worst:.1e} over {len(ids)} tokens"
 
 
+def masked_logits(checkpoint, ids, sink, window):
+    """Logits of transformers where a token attends to the first `sink` tokens and the last `window`; positions end as the model's do."""
+    import torch
+    import transformers
+    model = transformers.AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32, attn_implementation="eager").eval()
+    at = torch.arange(len(ids))
+    places = torch.where(at < sink, at, sink + (at - sink) % (model.config.max_position_embeddings - sink))
+    distance = at[:, None] - at[None]
+    seen = (distance >= 0) & ((distance < window) | (at < sink)[None])
+    mask = torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([ids]), attention_mask=mask[None, None], position_ids=places[None], use_cache=False).logits[0].numpy()
+
+
+def text_positions(promise, runtime, name):
+    """Our program with --sink-positions text in the official runtime, beyond the positions of the model, and transformers."""
+    folder = promise.folder / str(promise.count)
+    folder.mkdir()
+    llm_models.save(name, folder, promise.seed)
+    options = ("--dtype", "f32", "--attention-sink", "4,12", "--sink-positions", "text")
+    bundle = convert(folder / "checkpoint", folder / "bundle", *options)
+    ids = [(7 * i * i + 13 * i + 5) % 96 for i in range(140)]
+    expected = masked_logits(folder / "checkpoint", ids, 4, 12)
+    worst = 0
+    for length in (1, 12):
+        ours = runtime(own_logits, str(bundle), ids, length)
+        last = [min(begin + length, len(ids)) - 1 for begin in range(0, len(ids), length)]
+        worst = max(worst, abs(ours - expected[last]).max() / abs(expected).max())
+    if not worst < 1e-5:
+        raise Wrong(f"logits differ by {worst:.1e}")
+    return f"logits within {worst:.1e} over {len(ids)} tokens"
+
+
+def own_logits(bundle, ids, length):
+    """Logits behind every call of a bundle. Runs in the process of the official runtime."""
+    import torch
+    ours, out = official.Bundle(bundle), []
+    for begin in range(0, len(ids), length):
+        values = {"tokens": torch.tensor([ids[begin:begin + length]]), "input_pos": torch.tensor([begin])}
+        out.append(official.rows(ours.call("text_decoder", "forward", values)["logits"])[-1])
+    return torch.stack(out).numpy()
+
+
 def sink_in_runner(promise, runtime):
     """ExecuTorch's TextLLMRunner goes on as long as it is asked to, with the tokens of ferry run; the prompt is longer than the caches."""
     folder = promise.folder / str(promise.count)
@@ -179,13 +223,10 @@ def sink_in_runner(promise, runtime):
 def sink_logits(path, bundle, ids, length):
     """Logits behind every call of `length` tokens, of the official program and of a bundle. Runs in the process of the official runtime."""
     import torch
-    ours, theirs = official.Bundle(bundle), official.load_program(path).load_method("forward")
-    out = [], []
+    theirs, out = official.load_program(path).load_method("forward"), []
     for begin in range(0, len(ids), length):
-        values = {"tokens": torch.tensor([ids[begin:begin + length]]), "input_pos": torch.tensor([begin])}
-        out[0].append(official.rows(theirs.call((values["tokens"], values["input_pos"]))[0])[-1])
-        out[1].append(official.rows(ours.call("text_decoder", "forward", values)["logits"])[-1])
-    return [torch.stack(rows).numpy() for rows in out]
+        out.append(official.rows(theirs.call((torch.tensor([ids[begin:begin + length]]), torch.tensor([begin])))[0])[-1])
+    return torch.stack(out).numpy(), own_logits(bundle, ids, length)
 
 
 def official_tokens(path, new=NEW):
@@ -232,6 +273,7 @@ def main():
         for xnnpack in (False,) if promise.sample else (False, True):
             kind = "XNNPACK" if xnnpack else "portable"
             promise.case(f"attention sink of ferry convert, {name}, {kind}", own_sink, promise, runtime, name, xnnpack)
+        promise.case(f"attention sink of ferry convert, positions in the text, {name}", text_positions, promise, runtime, name)
     promise.case("attention sink of ferry convert, TextLLMRunner", sink_in_runner, promise, runtime)
     for name in () if promise.sample else llm_models.MODELS:
         for kind in KINDS if name == "llama3_2" else EVERY:

@@ -113,6 +113,44 @@ TEST(AttentionSink, QuantisedProgramsStayNearIt) {
   }
 }
 
+// 160 tokens are more than the model's 128 positions, which begin anew behind the sink.
+TEST(AttentionSink, PositionsInTheTextAreThoseOfTheModelUnderAMask) {
+  const TensorFile expected(fixture("attention_sink/text_positions.safetensors"));
+  std::vector<int64_t> tokens(160);
+  std::vector<float> logits(160 * kVocab);
+  const std::string ids = expected.bytes_of("tokens"), rows = expected.bytes_of("logits");
+  ASSERT_EQ(ids.size(), tokens.size() * sizeof(int64_t));
+  ASSERT_EQ(rows.size(), logits.size() * sizeof(float));
+  std::memcpy(tokens.data(), ids.data(), ids.size());
+  std::memcpy(logits.data(), rows.data(), rows.size());
+  for (const Line& options : {Line{}, Line{"--shards", "2"}, Line{"--prefill-length", "5"}}) {
+    const TempDir dir;
+    const std::string bundle =
+        converted(dir, llama(), kSink + Line{"--sink-positions", "text"} + options);
+    EXPECT_LT(largest_difference(Loaded(bundle).logits(tokens, 1), logits), 1e-5F);
+    std::vector<float> of_calls;
+    for (size_t end = 5; end <= 160; end += 5) {
+      of_calls.insert(of_calls.end(), logits.begin() + static_cast<ptrdiff_t>((end - 1) * kVocab),
+                      logits.begin() + static_cast<ptrdiff_t>(end * kVocab));
+    }
+    EXPECT_LT(largest_difference(Loaded(bundle).logits(tokens, 5), of_calls), 1e-5F);
+    EXPECT_EQ(run_ferry({"verify", bundle, "--checkpoint", llama()}).code, 0);
+  }
+}
+
+TEST(AttentionSink, PositionsOfTheSinkNeedASink) {
+  const TempDir dir;
+  for (const char* positions : {"text", "caches"}) {
+    const Outcome run =
+        run_ferry({"convert", llama(), "-o", dir / "none", "--sink-positions", positions});
+    EXPECT_EQ(run.code, 2) << run.err;
+    EXPECT_NE(run.err.find("only with"), std::string::npos) << run.err;
+  }
+  // What is the default is not recorded.
+  const std::string bundle = converted(dir, llama(), kSink + Line{"--sink-positions", "caches"});
+  EXPECT_EQ(read_bytes(bundle + "/manifest.json").find("sink-positions"), std::string::npos);
+}
+
 // Caches of an earlier sequence have no effect on the next one.
 TEST(AttentionSink, ASequenceBeginsAnew) {
   const TempDir dir;

@@ -477,7 +477,31 @@ TEST(Attention, GatedDeltaRuleMatchesTheRecurrence) {
                   {out, final_state},
                   kTolerance}});
   }
+  // Both names are one operator, and several heads of the query read one state.
+  Values wide_q = random_values({1, 2 * kHeads, kTime, kKey}, 7);
+  const Values decay = random_values({1, kHeads, kTime}, 4);
+  Values wide_out = random_values({1, 2 * kHeads, kTime, kValue}, 8);
+  const std::vector<Arg> args = {wide_q, k, v, decay, beta, state};
+  const auto wide = run_op("llama::channelwise_gated_delta_rule.out", args, {wide_out, state});
+  ASSERT_TRUE(wide) << wide.error().message;
+  for (const size_t group : {0, 1}) {
+    Values one = q, out = v;
+    for (size_t h = 0; h < kHeads; ++h) {
+      std::copy_n(&wide_q.values[(2 * h + group) * kTime * kKey], kTime * kKey,
+                  &one.values[h * kTime * kKey]);
+      std::copy_n(&(*wide)[0].values[(2 * h + group) * kTime * kValue], kTime * kValue,
+                  &out.values[h * kTime * kValue]);
+    }
+    check_cases({{"llama::gated_delta_rule.out",
+                  {one, k, v, decay, beta, state},
+                  {out, (*wide)[1]},
+                  kTolerance}});
+  }
   check_refused({
+      {"llama::gated_delta_rule.out",
+       {random_values({1, 3, kTime, kKey}, 7), k, v, decay, beta, state},
+       {wide_out, state},
+       "must have shape"},
       {"llama::gated_delta_rule.out", {q, k, v, beta, beta, v}, {v, state}, "must have shape"},
       {"llama::gated_delta_rule.out", {q, v, v, beta, beta, state}, {v, state}, "must have shape"},
       {"llama::gated_delta_rule.out", {q, k, v, q, v, state}, {v, state}, "must have shape"},

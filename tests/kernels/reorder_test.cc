@@ -55,5 +55,28 @@ TEST(Reorder, ADiagonalFarOutsideKeepsAllOrNothing) {
   });
 }
 
+TEST(Reorder, TilesOfAnImageGoRowByRow) {
+  Values image = f32({2, 4, 6}, {});
+  for (int i = 0; i < 48; ++i) image.values.push_back(i);
+  Values want = f32({6, 2, 2, 2}, {});
+  for (int down = 0; down < 2; ++down) {
+    for (int across = 0; across < 3; ++across) {
+      for (int pixel = 0; pixel < 8; ++pixel) {
+        const int channel = pixel / 4, y = down * 2 + pixel / 2 % 2, x = across * 2 + pixel % 2;
+        want.values.push_back(channel * 24 + y * 6 + x);
+      }
+    }
+  }
+  const std::string crop = "preprocess::tile_crop.out";
+  check_cases({{crop, {image, integer(2)}, {want}}});
+  check_refused({
+      {crop, {image, integer(3)}, {want}, "no tiles of 3 pixels"},
+      {crop, {image, integer(0)}, {want}, "no tiles of 0 pixels"},
+      {crop, {image, integer(-2)}, {want}, "no tiles of -2 pixels"},
+      {crop, {grid(), integer(1)}, {want}, "rank"},
+      {crop, {image, integer(1)}, {want}, "cannot take"},
+  });
+}
+
 }  // namespace
 }  // namespace ferry::runner::reorder_test

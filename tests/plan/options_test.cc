@@ -124,7 +124,7 @@ TEST(Options, PlacesInManifestsDiffer) {
   ConvertOptions options;
   options.quantize.linears = {graph::LinearQuantization::Kind::kInt8};
   describe(places, options);
-  EXPECT_EQ(places.all.size(), 31U);
+  EXPECT_EQ(places.all.size(), 32U);
   for (const int place : places.all) EXPECT_EQ(places.all.count(place), 1U) << place;
 }
 

@@ -114,6 +114,10 @@ def test_a_sequence_without_an_end(tmp_path):
     ferry.convert(source, tmp_path / "b", attention_sink=(4, 8))
     answer = ferry.open(tmp_path / "b").generate([5, 1], max_new_tokens=50, ignore_end_tokens=True)
     assert len(answer.tokens) == 50
+    ferry.convert(source, tmp_path / "t", attention_sink=(4, 8), sink_text_positions=True)
+    assert ferry.check(tmp_path / "t").ok
+    with pytest.raises(ferry.UsageError, match="sink_text_positions"):
+        ferry.convert(source, tmp_path / "u", sink_text_positions=True)
     with pytest.raises(ferry.UsageError, match="attention_sink"):
         ferry.convert(source, tmp_path / "c", attention_sink=(0, 8))
 

@@ -46,6 +46,7 @@ TEST(OpSchema, CountsArgumentsAsTheExporterDoes) {
       {"aten::copy_", 4},
       {"aten::split_with_sizes_copy.out", 5},
       {"executorch_prim::et_view.default", 3},
+      {"executorch_prim::et_copy_index.tensor", 3},
       {"aten::expand_copy.out", 5},
       {"aten::where.self_out", 5},
       {"aten::index_put.out", 6},
