@@ -1,4 +1,4 @@
-// What the chunks of a PNG file say beside its pixels (private to media/).
+// Reads the chunks of a PNG file that are not its pixels (private to media/).
 #pragma once
 
 #include <string>

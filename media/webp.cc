@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kRiffHeader = 12, kChunkHeader = 8, kFrameHeader = 16;
 
-// What the container says beside the pixels: the first chunk of each name.
+// The first chunk of each name that the container has beside the pixels.
 struct WebpChunks {
   Bytes exif, frame;
   std::string_view xmp;

@@ -83,8 +83,9 @@ Result<converters::BuildOptions> settle_endless(const ConvertOptions& options,
   }
   converters::BuildOptions build;
   build.attention_sink = sink;
-  if (options.text_positions.value_or(false))
+  if (options.text_positions.value_or(false)) {
     build.attention_sink->rope_turn = config.max_positions - sink.sink;
+  }
   build.context_length = sink.slots();
   build.prefill_length = options.prefill_length.value_or(std::min(sink.window, kEndlessPrefill));
   if (build.prefill_length < 1 || build.prefill_length > sink.window) {

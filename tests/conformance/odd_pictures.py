@@ -266,7 +266,7 @@ def draw(r, path):
 
 
 def seen(path):
-    """What load_image of transformers makes of a file."""
+    """Returns the picture that load_image of transformers makes of a file."""
     return PIL.ImageOps.exif_transpose(PIL.Image.open(path)).convert("RGB")
 
 

@@ -146,7 +146,7 @@ TEST(AttentionSink, PositionsOfTheSinkNeedASink) {
     EXPECT_EQ(run.code, 2) << run.err;
     EXPECT_NE(run.err.find("only with"), std::string::npos) << run.err;
   }
-  // What is the default is not recorded.
+  // The default is not recorded.
   const std::string bundle = converted(dir, llama(), kSink + Line{"--sink-positions", "caches"});
   EXPECT_EQ(read_bytes(bundle + "/manifest.json").find("sink-positions"), std::string::npos);
 }

@@ -1,4 +1,4 @@
-// What readers of GGUF assume of RoPE whatever a file says. Source: src/models and ggml_rope_ext()
+// The RoPE that readers of GGUF assume whatever a file says. Source: src/models and ggml_rope_ext()
 // of llama.cpp.
 #include <fmt/format.h>
 
