@@ -128,6 +128,7 @@ const FamilySpec kFamily = {
               .own_keys = GgufOwnKeys::kErnie,
               .keys = standard_keys(
                   {kExpertCounts, kExpertInterval, kExpertLength, kSharedCount, kSharedLength}),
-              .unread = all_biases()}}};
+              .unread = all_biases(),
+              .needs_experts = true}}};
 
 }  // namespace ferry::converters::families::ernie4_5

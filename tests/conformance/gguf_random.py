@@ -185,7 +185,8 @@ def alone(case):
     attends = bool(kinds & {"full_attention", "attention"})
     recurs = bool(kinds & {"linear_attention", "mamba", "conv"})
     if config.model_type == "jamba":
-        attends, recurs = config.attn_layer_offset < config.num_hidden_layers, config.attn_layer_period > 1
+        layers = [i % config.attn_layer_period == config.attn_layer_offset for i in range(config.num_hidden_layers)]
+        attends, recurs = any(layers), not all(layers)
     return config.model_type in HYBRIDS and not (attends and recurs)
 
 

@@ -277,6 +277,7 @@ class Limits {
     if (a_.without_heads.empty() || !has_layer(LayerType::kMamba)) return {};
     if (c_.mamba.groups > 1) return cannot("mamba_n_groups", "is more than 1");
     if (!c_.mamba.conv_bias) return cannot("mamba_conv_bias", "is false");
+    if (c_.mamba.greatest_step) return cannot("time_step_limit", "limits time steps");
     return {};
   }
   // Readers need a bias of the convolution, and twice as many channels as the hidden size has. They

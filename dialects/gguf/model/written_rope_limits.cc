@@ -115,7 +115,8 @@ class RopeLimits {
     const bool same = rope_inverse_frequencies(c_.sliding_rope, c_.rotary_dim()) ==
                           rope_inverse_frequencies(wanted, c_.rotary_dim()) &&
                       c_.sliding_rope.attention_factor == wanted.attention_factor;
-    if (same || a_.sliding_pattern || a_.has_key(GgufKey::kSlidingRopeBase)) return {};
+    const bool has_base = a_.sliding_pattern || a_.has_key(GgufKey::kSlidingRopeBase);
+    if (same || (has_base && c_.sliding_rope.type == Type::kDefault)) return {};
     return cannot("rope_parameters.sliding_attention", "differs from what readers take");
   }
 
