@@ -198,3 +198,11 @@ def tabled_gelu(model):
                 object.__setattr__(module, name, table)
                 found = True
     return found
+
+
+def without_epsilon(model):
+    """Takes the epsilon out of the norms of a Qwen2-VL's text model; whether there are any."""
+    norms = [m for m in model.modules() if type(m).__name__ in ("Qwen2VLRMSNorm", "Qwen2_5_VLRMSNorm")]
+    for norm in norms:
+        norm.variance_epsilon = 0
+    return bool(norms)

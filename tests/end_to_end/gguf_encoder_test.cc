@@ -130,6 +130,13 @@ TEST(GgufEncoder, WhatNoFileCanSayIsRefused) {
   with(Json::object());
   std::filesystem::remove(source + "/sentencepiece.bpe.model");
   refused(source, {}, "is a Unigram; for architecture 'bert' GGUF needs sentencepiece.bpe.model");
+  const TempDir other;
+  const std::string gemma = copy_of(other, "embedding_gemma");
+  Json windows = Json::parse(read_bytes(gemma + "/config.json"));
+  windows["layer_types"] = Json::array_t(windows["layer_types"].size(), "sliding_attention");
+  write_bytes(gemma + "/config.json", windows.dump());
+  refused(gemma, {"--tokenizer-pre", "roberta-bpe"},
+          "'layer_types' has no layer of full attention");
 }
 
 // Numbers of a config that would divide by zero, of which a table would have no rows, or with which

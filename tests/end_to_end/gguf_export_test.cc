@@ -123,6 +123,16 @@ TEST(GgufFile, WhatItCannotSayIsRefusedByName) {
        "rope_parameters"},
       {"golden/ernie4_5_moe_plain", {{"moe_norm_min", 0.4}}, "moe_norm_min"},
       {"golden/ernie4_5_moe", Json::object(), "lm_head.bias"},
+      {"golden/mimo_v2_flash",
+       {{"rope_parameters",
+         {{"full_attention",
+           {{"partial_rotary_factor", 0.334}, {"rope_theta", 5e6}, {"rope_type", "default"}}},
+          {"sliding_attention",
+           {{"partial_rotary_factor", 0.334},
+            {"rope_theta", 1e4},
+            {"rope_type", "linear"},
+            {"factor", 2.0}}}}}},
+       "rope_parameters.sliding_attention"},
       {"gguf_written/olmoe", {{"norm_topk_prob", true}}, "norm_topk_prob"},
       {"gguf_written/gpt2", {{"scale_attn_weights", false}}, "scale_attn_weights"},
       {"golden/gpt2_by_layer", Json::object(), "scale_attn_by_inverse_layer_idx"},
@@ -297,6 +307,44 @@ TEST(GgufFile, Starcoder2WithoutBiasesIsRefused) {
   const Outcome outcome = to_gguf(source, dir / "m.gguf");
   EXPECT_EQ(outcome.code, 4) << outcome.err;
   EXPECT_NE(outcome.err.find("has no tensor for 'blk.0.attn_output.bias'"), std::string::npos)
+      << outcome.err;
+}
+
+// llama.cpp does not open files of these architectures whose layers are all dense.
+TEST(GgufFile, MixturesWithoutExpertsAreRefused) {
+  const std::pair<const char*, Json> kDense[] = {
+      {"golden/ernie4_5_moe_plain", {{"num_hidden_layers", 1}, {"moe_layer_end_index", 1}}},
+      {"golden/exaone_moe",
+       {{"num_hidden_layers", 1},
+        {"layer_types", {"sliding_attention"}},
+        {"mlp_layer_types", {"dense"}}}}};
+  for (const auto& [name, change] : kDense) {
+    const TempDir dir;
+    const std::string source = changed_checkpoint(dir, name, [](TensorFile& file) {
+      keep(file, [](const std::string& tensor) {
+        return tensor.find(".layers.") == std::string::npos ||
+               tensor.find(".layers.0.") != std::string::npos;
+      });
+    });
+    change_config(source, change);
+    const Outcome outcome = to_gguf(source, dir / "m.gguf");
+    EXPECT_EQ(outcome.code, 4) << name << outcome.err;
+    EXPECT_NE(outcome.err.find("'num_experts' or none is used"), std::string::npos) << outcome.err;
+  }
+}
+
+// Readers need the biases of gpt-oss.
+TEST(GgufFile, GptOssWithoutBiasesIsRefused) {
+  const TempDir dir;
+  const std::string source = changed_checkpoint(dir, "golden/gpt_oss", [](TensorFile& file) {
+    keep(file, [](const std::string& name) {
+      return name.find("self_attn") == std::string::npos || !name.ends_with(".bias");
+    });
+  });
+  change_config(source, {{"attention_bias", false}});
+  const Outcome outcome = to_gguf(source, dir / "m.gguf");
+  EXPECT_EQ(outcome.code, 4) << outcome.err;
+  EXPECT_NE(outcome.err.find("has no tensor for 'blk.0.attn_q.bias'"), std::string::npos)
       << outcome.err;
 }
 
