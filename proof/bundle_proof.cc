@@ -15,6 +15,7 @@
 #include "proof/reference_check.h"
 #include "proof/reference_proof.h"
 #include "proof/text_model.h"
+#include "runner/text_encoder.h"
 
 namespace ferry::proof {
 namespace {
@@ -190,6 +191,9 @@ Result<Verification> prove_bundle(const packer::Bundle& bundle, const BundleProo
   if (!path.empty()) source = FERRY_TRY(checkpoint::open_tensors(path));
   std::optional<Reference> opened;
   if (source) opened = FERRY_TRY(Reference::open(*source));
+  if (const auto sizes = runner::TextEncoder::sizes_in(bundle.manifest(), path); opened && sizes) {
+    opened->name_last_states(bundle.manifest().num_layers, sizes->width);
+  }
   const Reference* reference = opened ? &*opened : nullptr;
   Verification out;
   out.has_reference = reference != nullptr;

@@ -156,6 +156,17 @@ Result<Reference> Reference::open(const TensorSource& source) {
   return reference;
 }
 
+void Reference::name_last_states(int64_t layers, int64_t width) {
+  for (ReferencePrompt& prompt : prompts_) {
+    const auto states = prompt.tensors.find(fmt::format("hidden_states.{}", layers));
+    if (states == prompt.tensors.end() || prompt.has(std::string(kLastHiddenStatePort))) continue;
+    const Shape expected = {1, std::ssize(prompt.input_ids), width};
+    if (source_->entries()[states->second].shape != expected) continue;
+    prompt.tensors.emplace(kLastHiddenStatePort, states->second);
+    prompt.tensors.erase(states);
+  }
+}
+
 const Shape& Reference::shape(const ReferencePrompt& prompt, const std::string& tensor) const {
   return source_->entries()[prompt.tensors.at(tensor)].shape;
 }

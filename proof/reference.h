@@ -39,6 +39,9 @@ class Reference {
 
   const std::string& path() const { return source_->path(); }
   const std::vector<ReferencePrompt>& prompts() const { return prompts_; }
+  // Takes hidden_states.`layers` of f32 [1,T,width] for last_hidden_state, in prompts without that:
+  // transformers records one tensor under both names.
+  void name_last_states(int64_t layers, int64_t width);
   const Shape& shape(const ReferencePrompt& prompt, const std::string& tensor) const;
 
   // Checks what doubles() requires of a tensor, without keeping the values.

@@ -78,6 +78,26 @@ TEST(Encoders, AWrongStateIsNoParity) {
   EXPECT_NE(verified.err.find("the output (last_hidden_state)"), std::string::npos) << verified.err;
 }
 
+// transformers records the last hidden state under both names.
+TEST(Encoders, TheLastOfTheHiddenStatesStandsForTheOutput) {
+  const TempDir dir;
+  ASSERT_EQ(convert_encoder(encoder("llama_two_way"), dir / "b", {"--dtype", "f32"}).code, 0);
+  const auto verified = [&](const std::string& second) {
+    TensorFile golden(encoder("llama_two_way") + "/golden.safetensors");
+    golden.rename("long.last_hidden_state", second);
+    golden.write(dir / "renamed.safetensors");
+    return run_ferry({"verify", dir / "b", "--reference", dir / "renamed.safetensors", "--json"});
+  };
+  const Outcome last = verified("long.hidden_states.2");
+  ASSERT_EQ(last.code, 0) << last.err;
+  const Json first_case = last.json()["result"]["cases"][0];
+  EXPECT_EQ(first_case["layers"][0]["name"], "last_hidden_state") << first_case;
+  EXPECT_TRUE(first_case["not_compared"].empty()) << first_case;
+  const Outcome other = verified("long.hidden_states.1");
+  EXPECT_EQ(other.code, 3);
+  EXPECT_NE(other.err.find("has no last_hidden_state"), std::string::npos) << other.err;
+}
+
 // Logits depend on the weights that prompts use. This change is of a token that no prompt has, and
 // is found in the weights.
 TEST(Encoders, AnotherCheckpointIsNamedByItsWeight) {
