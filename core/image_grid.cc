@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 namespace ferry {
 namespace {
@@ -225,6 +226,19 @@ std::vector<float> take_blocks(std::span<const float> values, std::span<const in
     out.insert(out.end(), from.begin(), from.end());
   }
   return out;
+}
+
+void fit_list_length(Shape& shape, std::vector<float>& pixels, int64_t patches) {
+  const auto width = static_cast<size_t>(shape[2]);
+  const size_t from = static_cast<size_t>(shape[1]) * width;
+  const size_t to = static_cast<size_t>(patches) * width;
+  std::vector<float> fitted(static_cast<size_t>(shape[0]) * to, 0.0F);
+  for (size_t i = 0; i < static_cast<size_t>(shape[0]); ++i) {
+    const auto list = std::span(pixels).subspan(i * from, std::min(from, to));
+    std::ranges::copy(list, fitted.begin() + static_cast<std::ptrdiff_t>(i * to));
+  }
+  pixels = std::move(fitted);
+  shape[1] = patches;
 }
 
 }  // namespace ferry

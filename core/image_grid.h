@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/dtype.h"
 #include "core/result.h"
 
 namespace ferry {
@@ -73,6 +74,10 @@ struct PatchList {
   int64_t values() const { return 3 * patch_size * patch_size; }  // of a patch
   bool operator==(const PatchList&) const = default;
 };
+
+// Makes lists of patches of `shape` [lists,P,V] as long as a program takes them, which the shapes
+// of the pictures allow.
+void fit_list_length(Shape& shape, std::vector<float>& pixels, int64_t patches);
 
 // Returns the planes [3,height,width] of the first patches of a list, as many as `shape` has.
 std::vector<float> planes_of_list(std::span<const float> list, const PatchList& patches,

@@ -28,6 +28,10 @@ constexpr std::array kCodecs = {
     Codec{"GIF87a", 0, "", decode_gif},
     Codec{"GIF89a", 0, "", decode_gif},
     Codec{"BM", 0, "", decode_bmp},
+    Codec{"P1", 0, "", decode_pnm},
+    Codec{"P2", 0, "", decode_pnm},
+    Codec{"P3", 0, "", decode_pnm},
+    Codec{"P4", 0, "", decode_pnm},
     Codec{"P5", 0, "", decode_pnm},
     Codec{"P6", 0, "", decode_pnm},
 };
@@ -49,7 +53,7 @@ Result<Image> decode_image(std::span<const std::byte> file, const std::string& w
     return oriented(std::move(decoded.image), decoded.orientation);
   }
   return fail(ErrorCode::kUnsupported,
-              where + ": not a JPEG, PNG, WebP, GIF, BMP or binary PGM or PPM image");
+              where + ": not a JPEG, PNG, WebP, GIF, BMP, PBM, PGM or PPM image");
 }
 
 Result<Image> read_image(const std::string& path) {

@@ -214,6 +214,7 @@ static void describe_model(Archive& a, Manifest& m) {
     a.optional_count("tokens_per_second", m.tokens_per_second);
   }
   if (a.since(22)) a.optional_count("audio_block_rows", m.audio_block_rows);
+  if (a.since(23)) a.optional_count("audio_causal_frames", m.audio_causal_frames);
   if (a.since(3)) a.count("parts_in_program", m.parts_in_program);
 }
 

@@ -22,13 +22,14 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 // A part of a bundle (BundlePlan::write_part()) has this file instead of a manifest. The file
 // records the contents of the part.
 inline constexpr std::string_view kPartName = "part.journal";
-// The versions that this program writes: that of sounds whose blocks of frames become rows, that of
-// videos, that of sequences without an end, that of sounds of any number of frames, that of rows of
-// sound, that of rows that state their places, that of encoder-decoders, that of prompts whose
-// tokens attend to later ones, that of vision encoders for images of any shape, that of
-// classifiers, that of bundles whose components share one program, that of bundles that take
-// adapters, and that of all others. It reads those from kOldestManifestVersion to kManifestVersion.
-// manifest.cc states the version of each member that was added later.
+// The versions that this program writes: that of padded sounds whose rows see none behind them,
+// that of sounds whose blocks of frames become rows, that of videos, that of sequences without an
+// end, that of sounds of any number of frames, that of rows of sound, that of rows that state their
+// places, that of encoder-decoders, that of prompts whose tokens attend to later ones, that of
+// vision encoders for images of any shape, that of classifiers, that of bundles whose components
+// share one program, that of bundles that take adapters, and that of all others. It reads those
+// from kOldestManifestVersion to kManifestVersion. manifest.cc states the version of each member
+// that was added later.
 inline constexpr int64_t kTwoWayPromptsManifestVersion = 12;
 inline constexpr int64_t kImageTilesManifestVersion = 13;
 inline constexpr int64_t kSourceManifestVersion = 14;
@@ -39,7 +40,8 @@ inline constexpr int64_t kPaddedSoundsManifestVersion = 19;
 inline constexpr int64_t kAttentionSinkManifestVersion = 20;
 inline constexpr int64_t kVideoManifestVersion = 21;
 inline constexpr int64_t kSoundBlocksManifestVersion = 22;
-inline constexpr int64_t kManifestVersion = kSoundBlocksManifestVersion;
+inline constexpr int64_t kCausalSoundsManifestVersion = 23;
+inline constexpr int64_t kManifestVersion = kCausalSoundsManifestVersion;
 inline constexpr int64_t kImageGridManifestVersion = 11;
 inline constexpr int64_t kClassifierManifestVersion = 10;
 inline constexpr int64_t kOneProgramManifestVersion = 9;
@@ -238,6 +240,9 @@ struct Manifest {
   // Set where the encoder makes this number of rows of every such sound: those behind the rows of
   // its frames are padding. Since version 19.
   std::optional<int64_t> audio_rows = {};
+  // Set where a row of such a sound depends on no row behind it, so that a sound may be encoded
+  // with padding behind it: the frames of a row of the layers of the encoder. Since version 23.
+  std::optional<int64_t> audio_causal_frames = {};
   // Set where every audio_row_frames of such a sound, the last ones filled up, make this number of
   // rows. Since version 22.
   std::optional<int64_t> audio_block_rows = {};

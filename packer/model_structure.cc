@@ -299,6 +299,11 @@ class ModelCheck {
     if (!model_.audio_row_frames && model_.audio_rows) {
       add(kManifestName, "states audio_rows without audio_row_frames");
     }
+    if (const auto& frames = model_.audio_causal_frames;
+        frames &&
+        (!model_.audio_rows || *frames < 1 || model_.audio_row_frames.value_or(1) % *frames != 0)) {
+      add(kManifestName, "states audio_causal_frames that do not divide those of a padded row");
+    }
     if (model_.audio_block_rows && (!model_.audio_row_frames || model_.audio_rows)) {
       add(kManifestName, "states audio_block_rows without audio_row_frames, or beside audio_rows");
     }

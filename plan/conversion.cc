@@ -138,6 +138,10 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
       if (usm && usm->gemma3n) {
         m.version = packer::kPaddedSoundsManifestVersion;
         m.audio_rows = usm->gemma3n->rows;
+        if (usm->future == 0) {
+          m.version = packer::kCausalSoundsManifestVersion;
+          m.audio_causal_frames = usm->row_frames() / usm->gemma3n->reduction;
+        }
       }
       if (!usm) {
         m.version = packer::kSoundBlocksManifestVersion;
@@ -149,13 +153,13 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
     m.patch_list = {config.vision->patch_size, config.vision->shuffle};
   }
   if (build.attention_sink) {
-    m.version = packer::kAttentionSinkManifestVersion;
+    m.version = std::max(m.version, packer::kAttentionSinkManifestVersion);
     m.attention_sink = {build.attention_sink->sink, build.attention_sink->window};
   }
   // A bundle for pictures of one size takes no videos.
   const bool any_size = config.vision && !build.picture && !build.placed_rows;
   if (any_size && config.vision->video_token_id.value_or(m.vocab_size) < m.vocab_size) {
-    m.version = packer::kVideoManifestVersion;
+    m.version = std::max(m.version, packer::kVideoManifestVersion);
     m.video_token_id = config.vision->video_token_id;
     m.tokens_per_second = config.vision->tokens_per_second;
   }

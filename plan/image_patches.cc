@@ -7,6 +7,7 @@
 #include "converters/blocks/mobilenet_encoder.h"
 #include "core/text.h"
 #include "media/settings.h"
+#include "media/video_settings.h"
 #include "plan/tokenizer_notes.h"
 #include "prompt/image_processor.h"
 
@@ -39,6 +40,19 @@ Status take_lists(const media::Settings& settings, const std::string& name,
   }
   vision.max_patches = settings.max_patches();
   return {};
+}
+
+// The frames of videos may be longer lists than pictures. Where their settings are not supported,
+// or the positions do not reach so far, the bundle refuses videos.
+void take_frames(const media::VideoFiles& files, const std::string& name,
+                 converters::VisionConfig& vision) {
+  const auto settings = media::video_settings_from(files, name);
+  if (!settings || !settings->frame.has_patches()) return;
+  const media::Settings& frame = settings->frame;
+  const int64_t patches = frame.max_patches();
+  if (frame.patch != vision.patch_size || frame.merge != vision.shuffle) return;
+  if (vision.gemma4->positions < patches / vision.shuffle) return;
+  vision.max_patches = std::max(vision.max_patches, patches);
 }
 
 // Pictures of a tower of convolutions have any size.
@@ -107,6 +121,10 @@ Status settle_patches(const ConvertOptions& options, const std::vector<packer::C
   if (!preprocessor.empty() || !processor.empty()) {
     const media::Settings settings = FERRY_TRY(media::settings_from(preprocessor, processor, name));
     if (vision.max_patches > 0) FERRY_RETURN_IF_ERROR(take_lists(settings, name, vision));
+    if (vision.gemma4 && vision.video_token_id) {
+      const auto video = FERRY_TRY(read(media::kVideoPreprocessorFile, kMaxProcessorBytes));
+      take_frames({processor, video, preprocessor}, name, vision);
+    }
     if (vision.mobilenet) FERRY_RETURN_IF_ERROR(take_size(settings, name, vision));
     if (one_size) FERRY_RETURN_IF_ERROR(check_size(settings, *options.image_size));
     if (one_size && settings.kind == media::ProcessorKind::kPixtral) {

@@ -109,7 +109,7 @@ Result<ImageInput> ImageInput::open(const packer::Bundle& bundle) {
 
 namespace {
 
-// A list of patches has equal numbers of them, of equal sizes, in equal squares.
+// A list of patches has patches of equal sizes, in equal squares; it may have fewer.
 Status check_patches(const packer::Bundle& bundle, const media::Settings& settings,
                      const runner::VisionEncoder::Sizes& sizes) {
   if (const auto& list = bundle.manifest().patch_list; list && settings.has_patches()) {
@@ -118,7 +118,9 @@ Status check_patches(const packer::Bundle& bundle, const media::Settings& settin
   const int64_t patches = settings.max_patches();
   const int64_t square = int64_t{settings.merge} * settings.merge;
   const Shape tile = {1, patches, int64_t{3} * settings.patch * settings.patch};
-  if (settings.has_patches() && tile == sizes.tile && sizes.rows * square == patches) return {};
+  const bool fits = sizes.patches >= patches && sizes.tile.back() == tile.back() &&
+                    sizes.patches == sizes.rows * square;
+  if (settings.has_patches() && fits) return {};
   return bad_input(fmt::format(
       "{}: the image processor makes tiles of {} with a token for {} patches, the vision "
       "encoder takes {} and makes {} tokens",
@@ -222,7 +224,11 @@ Result<std::vector<float>> encode_cut(runner::VisionEncoder& encoder, const pack
                                       const media::Settings& settings,
                                       const media::PixelValues& pixels) {
   if (settings.kind != media::ProcessorKind::kPixtral) {
-    return encoder.encode(pixels.values, shapes_of(pixels));
+    if (encoder.sizes().patches == 0) return encoder.encode(pixels.values, shapes_of(pixels));
+    Shape shape = pixels.shape;
+    std::vector<float> lists = pixels.values;
+    fit_list_length(shape, lists, encoder.sizes().patches);
+    return encoder.encode(lists, shapes_of(pixels));
   }
   const ImageShape shape = {pixels.image_sizes[0] / settings.patch,
                             pixels.image_sizes[1] / settings.patch};

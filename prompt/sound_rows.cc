@@ -64,9 +64,9 @@ Status SoundRows::encode_windows(std::vector<float> samples, const media::LogMel
   return {};
 }
 
-Status SoundRows::encode_whole(std::vector<float> samples, const media::UsmMelSettings& settings,
-                               EncodedSound& out) {
-  const int64_t count = std::ssize(samples), most = media::UsmMelSettings::kMostSamples;
+Status SoundRows::measure_whole(int64_t count, const media::UsmMelSettings& settings,
+                                EncodedSound& out) const {
+  const int64_t most = media::UsmMelSettings::kMostSamples;
   const int64_t frames = settings.frames(count), limit = encoder_->sizes().most_frames();
   out.heard = std::min(out.seconds, static_cast<double>(most) / static_cast<double>(settings.rate));
   if (frames < 1 || frames > limit) {
@@ -78,8 +78,13 @@ Status SoundRows::encode_whole(std::vector<float> samples, const media::UsmMelSe
                                                printable(bundle_.path()), count, why));
   }
   out.rows = encoder_->sizes().rows_of_frames(frames);
-  if (settings.is_gemma3n) out.padded = media::UsmMelSettings::padded(count);
-  FERRY_RETURN_IF_ERROR(check_rows(out));
+  return check_rows(out);
+}
+
+Status SoundRows::encode_whole(std::vector<float> samples, const media::UsmMelSettings& settings,
+                               EncodedSound& out) {
+  FERRY_RETURN_IF_ERROR(measure_whole(std::ssize(samples), settings, out));
+  if (settings.is_gemma3n) out.padded = media::UsmMelSettings::padded(std::ssize(samples));
   out.features = FERRY_TRY(encoder_->encode(media::usm_mel(samples, settings, *pool_)));
   return {};
 }
@@ -122,12 +127,42 @@ Result<EncodedSound> SoundRows::encode(std::vector<float> samples, double second
   return out;
 }
 
+bool SoundRows::pads_sounds() const {
+  return std::holds_alternative<media::PairedMelSettings>(settings_) || encoder_->sizes().is_causal;
+}
+
+int64_t SoundRows::padded_samples(const EncodedSound& sound) const {
+  const int64_t count = std::ssize(sound.samples);
+  return encoder_->sizes().is_causal ? media::UsmMelSettings::padded(count) : count;
+}
+
+// The extractor's mask shows the frames that begin with the sound.
+Status SoundRows::encode_causal(const media::UsmMelSettings& settings, int64_t padded,
+                                EncodedSound& out) {
+  const int64_t count = std::ssize(out.samples);
+  FERRY_RETURN_IF_ERROR(measure_whole(count, settings, out));
+  std::vector<float> samples = out.samples;
+  samples.resize(static_cast<size_t>(padded), 0.0F);
+  const std::vector<float> frames = media::usm_mel(samples, settings, *pool_);
+  const int64_t all = std::ssize(frames) / settings.mel_bins;
+  const int64_t shown = std::min(all, (count + settings.hop - 1) / settings.hop);
+  out.features = FERRY_TRY(encoder_->encode_sounds(frames, {&shown, 1}));
+  out.padded = padded;
+  return {};
+}
+
+Status SoundRows::encode_padded(int64_t padded, EncodedSound& out) {
+  if (const auto* paired = std::get_if<media::PairedMelSettings>(&settings_)) {
+    return encode_pairs(*paired, padded, out);
+  }
+  return encode_causal(std::get<media::UsmMelSettings>(settings_), padded, out);
+}
+
 Result<bool> SoundRows::add(std::span<const float> samples, int64_t rate,
                             std::vector<EncodedSound>& sounds) {
   const double seconds = static_cast<double>(samples.size()) / static_cast<double>(rate);
   std::vector<float> resampled = media::at_rate(samples, rate, media::rate_of(settings_), *pool_);
-  const auto* paired = std::get_if<media::PairedMelSettings>(&settings_);
-  if (paired == nullptr) {
+  if (!pads_sounds()) {
     sounds.push_back(FERRY_TRY(encode(std::move(resampled), seconds)));
     return false;
   }
@@ -135,14 +170,12 @@ Result<bool> SoundRows::add(std::span<const float> samples, int64_t rate,
   added.seconds = added.heard = seconds;
   added.samples = std::move(resampled);
   const int64_t before = sounds.empty() ? 0 : sounds.front().padded;
-  const int64_t padded = std::max(before, std::ssize(added.samples));
-  FERRY_RETURN_IF_ERROR(encode_pairs(*paired, padded, added));
+  const int64_t padded = std::max(before, padded_samples(added));
+  FERRY_RETURN_IF_ERROR(encode_padded(padded, added));
   const bool again = padded > before && !sounds.empty();
   if (again) {
     std::vector<EncodedSound> longer = sounds;
-    for (EncodedSound& sound : longer) {
-      FERRY_RETURN_IF_ERROR(encode_pairs(*paired, padded, sound));
-    }
+    for (EncodedSound& sound : longer) FERRY_RETURN_IF_ERROR(encode_padded(padded, sound));
     sounds = std::move(longer);
   }
   sounds.push_back(std::move(added));

@@ -51,9 +51,10 @@ class SoundRows {
   Status load_encoder(ThreadPool& pool, const runner::MethodOptions& options);
   bool has_encoder() const { return encoder_ != nullptr; }
   // Encodes samples of one channel at `rate`, or a file, and adds the sound to those of a prompt.
-  // Both require load_encoder(). The sounds of a prompt of Granite Speech are padded to the
-  // longest: returns whether sounds before this one were encoded again for that. kUsage for a sound
-  // that is too long for the context or the encoder, or too short for a row; then `sounds` stays.
+  // Both require load_encoder(). The sounds of a prompt of Granite Speech and Gemma 3n are padded
+  // to the longest: returns whether sounds before this one were encoded again for that. kUsage for
+  // a sound that is too long for the context or the encoder, or too short for a row; then `sounds`
+  // stays.
   Result<bool> add(std::span<const float> samples, int64_t rate, std::vector<EncodedSound>& sounds);
   Result<bool> add(const std::string& path, std::vector<EncodedSound>& sounds);
 
@@ -66,12 +67,21 @@ class SoundRows {
       : bundle_(std::move(bundle)), settings_(std::move(settings)) {}
   // Fails if the context has no room for the rows.
   Status check_rows(const EncodedSound& sound) const;
+  // Sets what follows from the number of samples of a sound, and fails if the encoder does not take
+  // as many frames.
+  Status measure_whole(int64_t samples, const media::UsmMelSettings& settings,
+                       EncodedSound& out) const;
   Status encode_windows(std::vector<float> samples, const media::LogMelSettings& settings,
                         EncodedSound& out);
   Status encode_whole(std::vector<float> samples, const media::UsmMelSettings& settings,
                       EncodedSound& out);
-  // Encodes out.samples with zeros behind them up to `padded` samples.
+  // Both encode out.samples with zeros behind them up to `padded` samples.
   Status encode_pairs(const media::PairedMelSettings& settings, int64_t padded, EncodedSound& out);
+  Status encode_causal(const media::UsmMelSettings& settings, int64_t padded, EncodedSound& out);
+  // Whether the sounds of a prompt are padded to the longest, and what does so.
+  bool pads_sounds() const;
+  int64_t padded_samples(const EncodedSound& sound) const;
+  Status encode_padded(int64_t padded, EncodedSound& out);
   Result<EncodedSound> encode(std::vector<float> samples, double seconds);
 
   packer::Bundle bundle_;  // shares the mapped files
@@ -89,8 +99,8 @@ std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
                                            std::span<const EncodedImage> images,
                                            std::span<const EncodedSound> sounds,
                                            std::span<const EncodedVideo> videos = {});
-// Returns the rows of each sound of a prompt. kUnsupported for sounds of Gemma 3n that the feature
-// extractor would pad to the longest one: its model hears the padding, and hides rows by a mask.
+// Returns the rows of each sound of a prompt. kUnsupported for sounds of a Gemma 3n whose rows see
+// later ones and that the feature extractor would pad to the longest one: it hides rows by a mask.
 Result<std::vector<int64_t>> row_counts(std::span<const EncodedSound> sounds);
 
 }  // namespace ferry::prompt

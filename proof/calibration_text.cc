@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/file.h"
+#include "core/image_grid.h"
 #include "core/interrupt.h"
 #include "core/json.h"
 #include "core/result.h"
@@ -93,7 +94,10 @@ class ImageChats {
       return fail(ErrorCode::kUnsupported,
                   fmt::format("{}: calibration with images of any shape is not supported", name));
     }
-    if (settings.max_patches() != vision.max_patches) {
+    // Lists of frames may be longer than those of pictures.
+    const bool fits = (settings.max_patches() > 0) == (vision.max_patches > 0) &&
+                      settings.max_patches() <= vision.max_patches;
+    if (!fits) {
       return bad_input(
           fmt::format("{}: the image processor makes tiles of {} patches, the vision "
                       "encoder takes {}",
@@ -108,6 +112,7 @@ class ImageChats {
     FERRY_RETURN_IF_ERROR(
         prompts.expect_tokens_per_tile(vision.patches() / (vision.shuffle * vision.shuffle)));
     ImageChats chats(settings, std::move(prompts));
+    chats.list_patches_ = vision.max_patches;
     if (!vision.tiled) return chats;
     chats.tiled_ = {.resolutions = vision.tiled->resolutions,
                     .tile = vision.image_size,
@@ -164,6 +169,7 @@ class ImageChats {
             {expanded.images[i][t], static_cast<int64_t>(tokens_of(layouts[i], t))});
       }
     }
+    if (list_patches_ > 0) fit_list_length(images.pixel_shape, images.pixels, list_patches_);
     return std::pair(std::move(expanded.ids), std::move(images));
   }
 
@@ -178,6 +184,7 @@ class ImageChats {
 
   media::Settings settings_;
   prompt::ImagePrompt prompts_;
+  int64_t list_patches_ = 0;  // of a list of the vision encoder
   std::optional<runner::PictureTiles> tiled_ = {};
 };
 

@@ -186,7 +186,8 @@ class F32Path {
             probe.value,
             [&tower, &probe](const runner::TensorView& view) { tower.keep(probe.name, view); }));
       }
-      images.features = FERRY_TRY(proof::encode_images(part, images));
+      images.features =
+          FERRY_TRY(proof::encode_images(part, images, [&tower] { tower.tensors.clear(); }));
       for (auto& [name, tensor] : tower.tensors) {
         tensor.first = join_tower(images, name, tensor.first, tensor.second);
         runs_[in_several_calls_ ? 2 * i : i].recorder.keep_tensor(name, tensor.first,

@@ -6,8 +6,8 @@
 
 #include "core/image_grid.h"
 #include "core/program_interface.h"
-#include "proof/listed_pictures.h"
-#include "proof/prompt_videos.h"
+#include "proof/encoded_rows.h"
+#include "proof/prompt_sounds.h"
 #include "proof/row_ports.h"
 #include "runner/deepstack_rows.h"
 #include "runner/method.h"
@@ -34,6 +34,13 @@ Passed planes(const ImageShape& shape, int64_t patch, const std::vector<float>& 
   return passed_f32({1, 3, shape.rows * patch, shape.columns * patch}, values);
 }
 
+// Returns the output of the encoder for one tile.
+Result<Passed> run_tile(LoadedPart& part, const PromptImages& images, PassedTensors passed) {
+  part.method().reset();
+  FERRY_RETURN_IF_ERROR(part.run({}, 0, passed));
+  return passed.at(std::string(images.encoder->output));
+}
+
 // Appends the features of tile `number`, in the order of the program.
 Status encode_tile(LoadedPart& part, const PromptImages& images, size_t number,
                    std::span<const float> pixels, std::vector<float>& features) {
@@ -50,13 +57,27 @@ Status encode_tile(LoadedPart& part, const PromptImages& images, size_t number,
     const auto sides = std::as_bytes(std::span(images.shapes).subspan(number, 1));
     passed[std::string(kSpatialShapesPort)] = passed_values(DType::kI64, {1, 2}, sides);
   }
-  part.method().reset();
-  FERRY_RETURN_IF_ERROR(part.run({}, 0, passed));
-  const Passed& output = passed.at(std::string(images.encoder->output));
+  const Passed output = FERRY_TRY(run_tile(part, images, std::move(passed)));
   const std::vector<float> rows = floats_in(output);
   const int64_t kept = images.rows_of(number, output.shape[1]) * output.shape[2];
   features.insert(features.end(), rows.begin(), rows.begin() + kept);
   return {};
+}
+
+// Returns the rows of sounds of which some are padded.
+Result<std::vector<float>> encode_sounds(LoadedPart& part, const PromptImages& images,
+                                         const std::function<void()>& forget) {
+  return runner::rows_of_sounds(
+      sound_sizes(images), images.pixels, images.shown_frames,
+      [&](std::span<const float> frames, bool aside) -> Result<std::vector<float>> {
+        const int64_t count = std::ssize(frames) / images.pixel_shape[2];
+        PassedTensors passed;
+        passed[std::string(images.encoder->input)] =
+            passed_values(DType::kF32, {1, count, images.pixel_shape[2]}, std::as_bytes(frames));
+        const Passed output = FERRY_TRY(run_tile(part, images, std::move(passed)));
+        if (aside && forget) forget();
+        return floats_in(output);
+      });
 }
 
 // Appends the rows of one picture of the shape that the encoder takes.
@@ -110,7 +131,9 @@ Status encode_image(LoadedPart& part, const ImageGrid& grid, const ImageShape& s
 
 }  // namespace
 
-Result<std::vector<float>> encode_images(LoadedPart& part, const PromptImages& images) {
+Result<std::vector<float>> encode_images(LoadedPart& part, const PromptImages& images,
+                                         const std::function<void()>& forget) {
+  if (!images.shown_frames.empty()) return encode_sounds(part, images, forget);
   std::vector<float> features;
   std::span<const float> pixels = images.pixels;
   if (!images.grid) {
@@ -120,11 +143,8 @@ Result<std::vector<float>> encode_images(LoadedPart& part, const PromptImages& i
       const auto tile = pixels.subspan(t * size, size);
       FERRY_RETURN_IF_ERROR(encode_tile(part, images, t, tile, features));
     }
-    if (!images.tiled) return features;
-    const auto rows = static_cast<int64_t>(tiles) * images.tiled->rows_of_tile();
-    return rows_of_encoded(
-        images, FERRY_TRY(runner::pack_pictures(*images.tiled, images.shapes, features,
-                                                std::ssize(features) / rows, "image_features")));
+    if (images.tiled) return rows_of_tiles(images, features);
+    return features;
   }
   for (const ImageShape& shape : images.shapes) {
     const auto size = static_cast<size_t>(shape.patches() * images.pixel_shape[1]);

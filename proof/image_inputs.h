@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -13,8 +14,10 @@
 namespace ferry::proof {
 
 // Executes the vision encoder for all images of a prompt that has pixels. Returns [rows, row
-// width]; see runner::EmbeddingRows.
-Result<std::vector<float>> encode_images(LoadedPart& part, const PromptImages& images);
+// width]; see runner::EmbeddingRows. `forget` is called behind a call whose observed values are not
+// those of the prompt.
+Result<std::vector<float>> encode_images(LoadedPart& part, const PromptImages& images,
+                                         const std::function<void()>& forget = {});
 
 // Puts the rows of images at their places in the embeddings of `passed`, which are those of `count`
 // tokens from `position` on, and adds the inputs that say where images are. `all` are the rows of

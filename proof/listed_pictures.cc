@@ -4,16 +4,18 @@
 
 #include <algorithm>
 #include <span>
-#include <utility>
 
+#include "proof/prompt_videos.h"
 #include "runner/vision_encoder.h"
 
 namespace ferry::proof {
 namespace {
 
+constexpr const char* kSides = "spatial_shapes";
+
 // The name of the tensor with the column and the row of each patch.
-const char* positions_name(const ReferencePrompt& prompt) {
-  return prompt.has_videos() ? "video_position_ids" : "image_position_ids";
+const char* positions_name(bool films) {
+  return films ? "video_position_ids" : "image_position_ids";
 }
 
 // Returns the rows and columns of lists of patches whose columns and rows are `positions`, i64
@@ -45,13 +47,25 @@ Result<std::vector<int64_t>> sides_of(std::span<const int64_t> positions, int64_
   return sides;
 }
 
-// Returns the rows and columns of each list of patches.
+// Returns the lists of frames beside those of images, or the other way round.
+int64_t tiles_beside(const Reference& reference, const ReferencePrompt& prompt, bool films) {
+  constexpr int64_t kMostTiles = 1 << 24;
+  const std::string name = patches_name(!films);
+  const Shape shape = prompt.has(name) ? reference.shape(prompt, name) : Shape();
+  return shape.empty() ? 0 : std::min(shape[0], kMostTiles);
+}
+
+// Returns the rows and columns of each list of patches. Those of images are before those of frames
+// in one tensor.
 Result<std::vector<int64_t>> read_sides(const Reference& reference, const ReferencePrompt& prompt,
-                                        int64_t tiles, int64_t patches) {
-  if (prompt.has("spatial_shapes")) {
-    return reference.integers(prompt, "spatial_shapes", {tiles, 2});
+                                        int64_t tiles, int64_t patches, bool films) {
+  if (prompt.has(kSides)) {
+    const int64_t others = tiles_beside(reference, prompt, films);
+    const auto sides = FERRY_TRY(reference.integers(prompt, kSides, {tiles + others, 2}));
+    const auto first = sides.begin() + (films ? 2 * others : 0);
+    return std::vector<int64_t>(first, first + 2 * tiles);
   }
-  const std::string name = positions_name(prompt), who = name_of(reference, prompt);
+  const std::string name = positions_name(films), who = name_of(reference, prompt);
   if (prompt.has(name)) {
     const auto positions = FERRY_TRY(reference.integers(prompt, name, {tiles, patches, 2}));
     return sides_of(positions, tiles, patches, who + ": " + name);
@@ -63,9 +77,10 @@ Result<std::vector<int64_t>> read_sides(const Reference& reference, const Refere
 }  // namespace
 
 Status read_list_shapes(const Reference& reference, const ReferencePrompt& prompt, int64_t longest,
-                        int64_t rows, PromptImages& images) {
+                        int64_t rows, bool films, PromptImages& images) {
   const int64_t tiles = images.pixel_shape[0], patches = images.pixel_shape[1];
-  const std::vector<int64_t> sides = FERRY_TRY(read_sides(reference, prompt, tiles, patches));
+  const std::vector<int64_t> sides =
+      FERRY_TRY(read_sides(reference, prompt, tiles, patches, films));
   if (prompt.has(kLastTowerState)) {
     const Shape& shape = reference.shape(prompt, kLastTowerState);
     const bool apart =
@@ -94,19 +109,6 @@ Status read_list_shapes(const Reference& reference, const ReferencePrompt& promp
   }
   return bad_input(name_of(reference, prompt) +
                    ": pixel_attention_mask and spatial_shapes differ in the number of patches");
-}
-
-void fit_list_length(Shape& shape, std::vector<float>& pixels, int64_t patches) {
-  const auto width = static_cast<size_t>(shape[2]);
-  const size_t from = static_cast<size_t>(shape[1]) * width;
-  const size_t to = static_cast<size_t>(patches) * width;
-  std::vector<float> fitted(static_cast<size_t>(shape[0]) * to, 0.0F);
-  for (size_t i = 0; i < static_cast<size_t>(shape[0]); ++i) {
-    const auto list = std::span(pixels).subspan(i * from, std::min(from, to));
-    std::ranges::copy(list, fitted.begin() + static_cast<std::ptrdiff_t>(i * to));
-  }
-  pixels = std::move(fitted);
-  shape[1] = patches;
 }
 
 }  // namespace ferry::proof

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "core/dtype.h"
 #include "core/result.h"
@@ -14,14 +13,10 @@ namespace ferry::proof {
 // The last state of a tower.
 inline constexpr const char* kLastTowerState = "vision_last_hidden_state";
 
-// Reads the shapes of the lists in `images`, whose pixels are there. The vision encoder makes
-// `rows` features of lists of up to `longest` patches. kBadInput unless it takes the shapes, and
-// the mask of the reference, if there is one, says the same.
+// Reads the shapes of the lists in `images`, whose pixels are there: of images, or of frames. The
+// vision encoder makes `rows` features of lists of up to `longest` patches. kBadInput unless it
+// takes the shapes, and the mask of the reference, if there is one, says the same.
 Status read_list_shapes(const Reference& reference, const ReferencePrompt& prompt, int64_t longest,
-                        int64_t rows, PromptImages& images);
-
-// Makes lists of `shape` [tiles,P,V] as long as a program takes them, which the shapes of the
-// pictures allow.
-void fit_list_length(Shape& shape, std::vector<float>& pixels, int64_t patches);
+                        int64_t rows, bool films, PromptImages& images);
 
 }  // namespace ferry::proof

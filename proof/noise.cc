@@ -127,7 +127,8 @@ bool is_floating_tensor(const std::string& tensor) {
          tensor != "image_position_ids" && tensor != "pixel_values_videos" &&
          tensor != "video_grid_thw" && tensor != "second_per_grid_ts" &&
          tensor != "video_position_ids" && tensor != "num_frames_per_video" &&
-         !tensor.starts_with("router_experts.") && !tensor.starts_with("greedy_router_experts.");
+         tensor != "input_features_mask" && !tensor.starts_with("router_experts.") &&
+         !tensor.starts_with("greedy_router_experts.");
 }
 
 const ReferencePrompt* prompt_of(const Reference& reference, const std::string& name) {

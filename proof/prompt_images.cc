@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
+#include "core/image_grid.h"
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "proof/listed_pictures.h"
+#include "proof/prompt_sounds.h"
 #include "proof/prompt_videos.h"
 #include "proof/row_ports.h"
 #include "proof/shaped_pictures.h"
@@ -100,14 +103,14 @@ Status place_images(PromptImages& images, size_t count, const std::string& who) 
   return {};
 }
 
-Status read_pixels(const Reference& reference, const ReferencePrompt& prompt,
-                   const packer::Manifest& manifest, PromptImages& images) {
-  if (images.grid) return read_patches(reference, prompt, images);
-  if (manifest.image_tiles && prompt.has_videos()) {
-    return read_tiled_videos(reference, prompt, manifest, images);
+// Reads tiles that are pictures or lists of patches: of images, or of the frames of videos.
+Status read_tiles(const Reference& reference, const ReferencePrompt& prompt,
+                  const packer::Manifest& manifest, bool films, PromptImages& images) {
+  if (manifest.image_tiles) {
+    return films ? read_tiled_videos(reference, prompt, manifest, images)
+                 : read_tiled(reference, prompt, manifest, images);
   }
-  if (manifest.image_tiles) return read_tiled(reference, prompt, manifest, images);
-  const std::string name = patches_name(prompt);
+  const std::string name = patches_name(films);
   Shape shape = reference.shape(prompt, name);
   const bool batch = shape.size() == 5 && shape[0] == 1;
   Shape tiles = batch ? Shape(shape.begin() + 1, shape.end()) : shape;
@@ -120,8 +123,8 @@ Status read_pixels(const Reference& reference, const ReferencePrompt& prompt,
   const int64_t longest = expected.size() == 3 ? expected[1] : 0;
   if (!expected.empty() && expected.size() == tiles.size() && tiles[0] > 0) {
     expected[0] = tiles[0];
-    // The lists of frames may be shorter than those of images.
-    if (prompt.has_videos() && longest > 0) expected[1] = std::clamp<int64_t>(tiles[1], 1, longest);
+    // The lists of images and frames may be shorter than those that the program takes.
+    if (longest > 0) expected[1] = std::clamp<int64_t>(tiles[1], 1, longest);
   }
   if (expected.empty() || tiles != expected) {
     return bad_input(fmt::format("{}: {} are {}, the vision encoder takes tiles of {}",
@@ -133,32 +136,39 @@ Status read_pixels(const Reference& reference, const ReferencePrompt& prompt,
   if (batch) drop_padding(images);
   if (images.pixel_shape.size() == 4) return {};
   FERRY_RETURN_IF_ERROR(
-      read_list_shapes(reference, prompt, longest, rows_of_tile(manifest), images));
-  return prompt.has_videos() ? read_listed_videos(reference, prompt, longest, images) : Status();
+      read_list_shapes(reference, prompt, longest, rows_of_tile(manifest), films, images));
+  if (films) FERRY_RETURN_IF_ERROR(read_listed_videos(reference, prompt, images));
+  images.list_lengths.assign(images.shapes.size(), images.pixel_shape[1]);
+  fit_list_length(images.pixel_shape, images.pixels, longest);
+  return {};
 }
 
-// Reads the windows of frames of sounds, or the frames of one sound.
-Status read_windows(const Reference& reference, const ReferencePrompt& prompt,
-                    const packer::Manifest& manifest, PromptImages& images) {
-  const std::string name(kSoundRows.input);
-  const Shape shape = reference.shape(prompt, name);
-  Shape expected = tile_shape(manifest, kSoundRows);
-  if (expected.size() == 3 && shape.size() == 3 && manifest.audio_row_frames) {
-    images.row_frames = *manifest.audio_row_frames;
-    images.block_rows = manifest.audio_block_rows.value_or(1);
-    images.padded_rows = manifest.audio_rows.value_or(0);
-    if (shape[1] > 0) expected[1] = std::min(expected[1], shape[1]);
-  } else if (!expected.empty() && !shape.empty() && shape[0] > 0) {
-    expected[0] = shape[0];
-  }
-  if (expected.empty() || shape != expected) {
-    return bad_input(fmt::format(
-        "{}: {} are {}, the audio encoder takes {} {}", name_of(reference, prompt), name,
-        to_string(shape), images.row_frames > 0 ? "sounds of" : "windows of", to_string(expected)));
-  }
-  images.pixels = FERRY_TRY(reference.floats(prompt, name, shape));
-  images.pixel_shape = shape;
+// Reads images, and the videos beside them.
+Status read_stills_and_videos(const Reference& reference, const ReferencePrompt& prompt,
+                              const packer::Manifest& manifest, PromptImages& images) {
+  PromptImages films = images;
+  FERRY_RETURN_IF_ERROR(read_tiles(reference, prompt, manifest, /*films=*/false, images));
+  FERRY_RETURN_IF_ERROR(read_tiles(reference, prompt, manifest, /*films=*/true, films));
+  images.stills = images.shapes.size();
+  images.joins_states = images.has_lists() && prompt.has(kLastTowerState);
+  images.video_groups = std::move(films.video_groups);
+  images.pixel_shape[0] += films.pixel_shape[0];
+  const auto append = [](auto& to, const auto& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  append(images.pixels, films.pixels);
+  append(images.shapes, films.shapes);
+  append(images.list_lengths, films.list_lengths);
   return {};
+}
+
+Status read_pixels(const Reference& reference, const ReferencePrompt& prompt,
+                   const packer::Manifest& manifest, PromptImages& images) {
+  if (images.grid) return read_patches(reference, prompt, images);
+  if (prompt.has_videos() && prompt.has_stills()) {
+    return read_stills_and_videos(reference, prompt, manifest, images);
+  }
+  return read_tiles(reference, prompt, manifest, prompt.has_videos(), images);
 }
 
 Status read_features(const Reference& reference, const ReferencePrompt& prompt,
@@ -201,35 +211,26 @@ Status check_token_types(const Reference& reference, const ReferencePrompt& prom
   return {};
 }
 
-// Returns, of parts of `size` values, the first `kept` values of each.
-std::vector<float> first_rows(std::span<const float> values, int64_t size, int64_t kept) {
-  std::vector<float> out;
-  for (; !values.empty(); values = values.subspan(static_cast<size_t>(size))) {
-    const auto own = values.first(static_cast<size_t>(kept));
-    out.insert(out.end(), own.begin(), own.end());
-  }
-  return out;
-}
-
 }  // namespace
 
 Shape join_tower(const PromptImages& images, std::string_view name, Shape shape,
                  std::vector<float>& values) {
+  if (!images.shown_frames.empty()) return join_sounds(images, name, shape, values);
   const int64_t width = shape.back();
-  if (images.has_lists() && images.joins_states && name == kLastTowerState) {
+  const bool joins = images.has_lists() && images.joins_states && name == kLastTowerState;
+  const bool fits = !images.list_lengths.empty() && shape[1] == images.pixel_shape[1];
+  if (joins || fits) {
     const auto size = static_cast<size_t>(shape[1] * width);
     std::vector<float> kept;
     for (size_t tile = 0; tile < values.size() / size; ++tile) {
-      const auto rows = static_cast<size_t>(images.rows_of(tile, shape[1]) * width);
-      const auto own = std::span(values).subspan(tile * size, rows);
+      const int64_t rows = joins ? images.rows_of(tile, shape[1]) : images.list_lengths[tile];
+      const auto own = std::span(values).subspan(tile * size, static_cast<size_t>(rows * width));
       kept.insert(kept.end(), own.begin(), own.end());
     }
     values = std::move(kept);
-  } else if (!images.grid) {
-    if (images.list_patches > 0 && shape[1] == images.pixel_shape[1]) {
-      values = first_rows(values, shape[1] * width, images.list_patches * width);
-      shape[1] = images.list_patches;
-    }
+    if (!joins) shape[1] = images.list_lengths.front();
+  }
+  if (!joins && !images.grid && images.stills == 0) {
     shape[0] = images.pixel_shape[0];
     return shape;
   }
@@ -241,8 +242,21 @@ int64_t PromptImages::rows_of_pictures() const {
   for (const int64_t frames : video_groups) {
     if (tiled) rows += frames * tiled->rows_of_frame() + 1;
   }
+  return rows + rows_of_stills();
+}
+
+int64_t PromptImages::rows_of_stills() const {
+  int64_t rows = 0;
   for (size_t i = 0; i < tile_counts.size(); ++i) rows += tiled->rows_of(shapes[i], tile_counts[i]);
   return rows;
+}
+
+int64_t PromptImages::still_tiles() const {
+  int64_t patches = 0;
+  for (const ImageShape& still : std::span(shapes).first(stills)) patches += still.patches();
+  if (grid) return patches;
+  return tiled ? std::accumulate(tile_counts.begin(), tile_counts.end(), int64_t{0})
+               : static_cast<int64_t>(stills);
 }
 
 int64_t PromptImages::row_count() const {
@@ -316,13 +330,13 @@ Result<PromptImages> kind_of(const Reference& reference, const ReferencePrompt& 
   const std::string who = name_of(reference, prompt);
   const bool hears = encoder.role == kAudioEncoderRole;
   const bool films = !hears && prompt.has_videos();
-  const std::string input = films ? patches_name(prompt) : std::string(encoder.input);
+  const std::string input = films ? patches_name(films) : std::string(encoder.input);
   const std::string output(encoder.output);
   if (manifest.image_grid && !hears) {
     FERRY_RETURN_IF_ERROR(read_shapes(reference, prompt, manifest, images));
   }
   if (prompt.has(input)) {
-    FERRY_RETURN_IF_ERROR(hears ? read_windows(reference, prompt, manifest, images)
+    FERRY_RETURN_IF_ERROR(hears ? read_sounds(reference, prompt, manifest, images)
                                 : read_pixels(reference, prompt, manifest, images));
   }
   if (prompt.has(output)) {

@@ -22,7 +22,7 @@ namespace ferry::proof {
 struct PromptImages {
   const RowEncoder* encoder = &kPictureRows;  // what makes rows of them
   // [tiles,3,S,S]; of lists of patches [tiles,P,V], of images of any shape [patches,values]; of
-  // sounds [windows,mels,frames], or with row_frames [1,frames,mels]
+  // sounds [windows,mels,frames], or with row_frames [sounds,frames,mels]
   Shape pixel_shape = {};
   std::vector<float> pixels = {};    // in this shape; empty if only features are known
   std::vector<float> features = {};  // [rows, row width]; empty until the images are encoded
@@ -39,11 +39,17 @@ struct PromptImages {
   // For lists of patches: the reference's last state of the tower has no rows of padding, and the
   // rows of all tiles lie behind each other.
   bool joins_states = false;
-  int64_t list_patches = 0;  // of a list of the reference, where those of pixel_shape are longer
-  int64_t row_frames = 0;    // of a sound of any number of frames: those of a row, else 0
-  int64_t block_rows = 1;    // the rows that so many frames become
-  int64_t padded_rows = 0;   // the rows of such a sound, where they do not follow from its frames
-  int64_t width = 0;         // hidden_size: the first columns of a row are the embedding
+  // The patches of each list of the reference, where those of pixel_shape may be longer.
+  std::vector<int64_t> list_lengths = {};
+  int64_t row_frames = 0;  // of a sound of any number of frames: those of a row, else 0
+  int64_t block_rows = 1;  // the rows that so many frames become
+  // The rows of such a sound, where they do not follow from its frames; its model hears padding.
+  int64_t padded_rows = 0;
+  // Of several sounds of any number of frames, or of one with padding: the frames of each that are
+  // none. Otherwise empty.
+  std::vector<int64_t> shown_frames = {};
+  int64_t causal_frames = 0;  // of a row of the layers, where no row sees those behind it
+  int64_t width = 0;          // hidden_size: the first columns of a row are the embedding
   // Consecutive positions of placeholders; of images that have places with their blocks.
   struct Run {
     int64_t first = 0, count = 0;
@@ -52,7 +58,7 @@ struct PromptImages {
     float frame_step = 1;
   };
   int64_t tokens = 0;  // of the prompt
-  // The first shapes are those of images, this many, where images of any shape stand beside videos.
+  // The first shapes are those of images, this many, where images stand beside videos.
   size_t stills = 0;
   // The groups of frames of each video, where they are videos; each has a shape in `shapes`. That
   // of a frame that is a tile is 1 x 1.
@@ -70,6 +76,10 @@ struct PromptImages {
   std::vector<const PromptImages*> kinds() const;
   // Returns the rows of all pictures whose tiles have rows together.
   int64_t rows_of_pictures() const;
+  // Returns those of the images among them.
+  int64_t rows_of_stills() const;
+  // Returns the tiles, or the patches of any shape, of the images beside videos.
+  int64_t still_tiles() const;
   // Returns the number of rows of all images.
   int64_t row_count() const;
   // Returns views of the features of all kinds, in the order of their places.
@@ -83,11 +93,15 @@ struct PromptImages {
   bool joins_features() const { return tiled || has_lists() || row_frames > 0; }
   // Whether they are sounds, whose rows see those before them alone.
   bool are_sounds() const { return encoder->role == kAudioEncoderRole; }
+  // Returns the frames of a sound that are not padding.
+  int64_t frames_of(size_t sound) const {
+    return shown_frames.empty() ? pixel_shape[1] : shown_frames[sound];
+  }
   // Returns the rows of features of a tile, of which the vision encoder gives `given`: the others
   // are of padding.
   int64_t rows_of(size_t tile, int64_t given) const {
     if (padded_rows > 0) return padded_rows;
-    if (row_frames > 0) return (pixel_shape[1] + row_frames - 1) / row_frames * block_rows;
+    if (row_frames > 0) return (frames_of(tile) + row_frames - 1) / row_frames * block_rows;
     return has_lists() && !picture ? shapes[tile].patches() / (pixel_shape[1] / given) : given;
   }
 };
@@ -107,16 +121,16 @@ Shape join_tower(const PromptImages& images, std::string_view name, Shape shape,
 // [patches,values], video_grid_thw [videos,3] and, where it has them, second_per_grid_ts [videos],
 // or, as lists of patches, pixel_values_videos [frames,P,V], video_position_ids [frames,P,2] or
 // spatial_shapes [frames,2], and num_frames_per_video [videos], or, as tiles, pixel_values_videos
-// [videos,frames,3,S,S]. Beside videos as patches it may have images as patches, whose tensors of
-// the tower and features are before those of the videos; kUnsupported for images beside others. Of
-// pictures whose tiles have rows together it has pixel_values [images,tiles,3,S,S] or [tiles of all
-// images,3,S,S], and image_sizes [images,2], the sizes of the pictures before they were cut.
-// A prompt with sounds has input_features [windows,mels,frames], or [1,frames,mels] of one sound of
-// any number of frames, and audio_features instead, or, with both, as well: sounds are then among
-// `others`.
-// kBadInput unless both give an equal number of rows, at least one, with one placeholder for each
-// row. The placeholder is image_token_id or audio_token_id of the manifest; if the manifest has
-// none, it is the only id that occurs once per row.
+// [videos,frames,3,S,S]. Beside videos it may have images, whose tensors of the tower and features
+// are before those of the videos, [1,rows of all,width]. Of pictures whose tiles have rows together
+// it has pixel_values [images,tiles,3,S,S] or [tiles of all images,3,S,S], and image_sizes
+// [images,2], the sizes of the pictures before they were cut. A prompt with sounds has
+// input_features [windows,mels,frames], or [sounds,frames,mels] of sounds of any number of frames,
+// of which input_features_mask [sounds,frames] says which are not padding, and audio_features
+// instead, or, with both, as well: sounds are then among `others`. kBadInput unless both give an
+// equal number of rows, at least one, with one placeholder for each row. The placeholder is
+// image_token_id or audio_token_id of the manifest; if the manifest has none, it is the only id
+// that occurs once per row.
 Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt& prompt,
                                const packer::Manifest& manifest);
 

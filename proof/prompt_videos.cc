@@ -6,7 +6,6 @@
 #include <span>
 #include <utility>
 
-#include "proof/listed_pictures.h"
 #include "proof/row_ports.h"
 #include "runner/picture_tiles.h"
 #include "runner/token_embedder.h"
@@ -18,19 +17,14 @@ constexpr int64_t kMostFrames = 1 << 16;  // of a video
 
 }  // namespace
 
-std::string patches_name(const ReferencePrompt& prompt) {
-  return prompt.has_videos() ? "pixel_values_videos" : "pixel_values";
-}
+std::string patches_name(bool films) { return films ? "pixel_values_videos" : "pixel_values"; }
 
 Status check_videos_of(const ReferencePrompt& prompt, const packer::Manifest& manifest,
                        const std::string& who) {
   if (!prompt.has_videos()) return {};
-  const bool others = (prompt.has_stills() && !manifest.image_grid) || prompt.needs_sound();
   const bool takes = manifest.image_grid || manifest.video_token_id;
-  if (!others && takes && !runner::has_placed_rows(manifest)) return {};
-  return fail(ErrorCode::kUnsupported, others
-                                           ? who + " has videos and images or sounds: not supported"
-                                           : who + " has videos, which the bundle does not take");
+  if (takes && !runner::has_placed_rows(manifest)) return {};
+  return fail(ErrorCode::kUnsupported, who + " has videos, which the bundle does not take");
 }
 
 bool has_groups_apart(const PromptImages& images) {
@@ -90,7 +84,7 @@ Status place_videos(const Reference& reference, const ReferencePrompt& prompt,
 
 Status read_tiled_videos(const Reference& reference, const ReferencePrompt& prompt,
                          const packer::Manifest& manifest, PromptImages& images) {
-  const std::string who = name_of(reference, prompt), name = patches_name(prompt);
+  const std::string who = name_of(reference, prompt), name = patches_name(/*films=*/true);
   const Shape tile = tile_shape(manifest), shape = reference.shape(prompt, name);
   images.tiled =
       runner::PictureTiles::in(manifest, tile, {1, rows_of_tile(manifest), manifest.hidden_size});
@@ -109,7 +103,7 @@ Status read_tiled_videos(const Reference& reference, const ReferencePrompt& prom
 }
 
 Status read_listed_videos(const Reference& reference, const ReferencePrompt& prompt,
-                          int64_t longest, PromptImages& images) {
+                          PromptImages& images) {
   constexpr const char* kFrames = "num_frames_per_video";
   const std::string who = name_of(reference, prompt);
   if (!prompt.has(kFrames)) return bad_input(fmt::format("{}: has no {}", who, kFrames));
@@ -125,24 +119,7 @@ Status read_listed_videos(const Reference& reference, const ReferencePrompt& pro
     return bad_input(
         fmt::format("{}: {} does not divide {} frames into videos", who, kFrames, all));
   }
-  images.list_patches = images.pixel_shape[1];
-  fit_list_length(images.pixel_shape, images.pixels, longest);
   return {};
-}
-
-std::vector<float> rows_of_encoded(const PromptImages& images, std::vector<float> encoded) {
-  if (!images.tiled || images.video_groups.empty()) return encoded;
-  const int64_t tiles = images.pixel_shape[0] * images.tiled->rows_of_tile();
-  const size_t width = encoded.size() / static_cast<size_t>(tiles);
-  std::vector<float> rows;
-  std::span<const float> left = encoded;
-  for (const int64_t frames : images.video_groups) {
-    const auto own = static_cast<size_t>(frames * images.tiled->rows_of_tile()) * width;
-    const std::vector<float> video = runner::pool_video(*images.tiled, left.first(own), width);
-    rows.insert(rows.end(), video.begin(), video.end());
-    left = left.subspan(own);
-  }
-  return rows;
 }
 
 }  // namespace ferry::proof

@@ -13,11 +13,10 @@
 
 namespace ferry::proof {
 
-// Returns the name of the tensor with the pixels of the images or videos of a prompt.
-std::string patches_name(const ReferencePrompt& prompt);
+// Returns the name of the tensor with the pixels of images, or of videos.
+std::string patches_name(bool films);
 
-// Returns kUnsupported for videos beside sounds, for videos beside images unless these have any
-// shape, and for a bundle that takes no videos.
+// Returns kUnsupported for the videos of a prompt if the bundle takes none.
 Status check_videos_of(const ReferencePrompt& prompt, const packer::Manifest& manifest,
                        const std::string& who);
 
@@ -32,13 +31,8 @@ Status place_videos(const Reference& reference, const ReferencePrompt& prompt,
 // `images` that these have, but for runs and features.
 Status read_tiled_videos(const Reference& reference, const ReferencePrompt& prompt,
                          const packer::Manifest& manifest, PromptImages& images);
-// Reads which of the lists in `images` are the frames of each video (Gemma 4), and makes the lists
-// as long as those of images, which have `longest` patches.
+// Reads which of the lists in `images` are the frames of each video (Gemma 4).
 Status read_listed_videos(const Reference& reference, const ReferencePrompt& prompt,
-                          int64_t longest, PromptImages& images);
-
-// Returns the rows of `images` of what the vision encoder gives: of frames that are tiles the rows
-// of their videos, otherwise `encoded` itself.
-std::vector<float> rows_of_encoded(const PromptImages& images, std::vector<float> encoded);
+                          PromptImages& images);
 
 }  // namespace ferry::proof

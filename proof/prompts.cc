@@ -12,7 +12,7 @@
 #include "core/file.h"
 #include "core/program_interface.h"
 #include "core/text.h"
-#include "proof/prompt_videos.h"
+#include "proof/encoded_rows.h"
 #include "proof/row_ports.h"
 #include "runner/sampler.h"
 #include "runner/token_embedder.h"
@@ -284,8 +284,7 @@ Status encode_images(const runner::RowEncoders& encoders, std::vector<RecordedPr
     for (PromptImages* images : prompt.images.kinds()) {
       runner::VisionEncoder* encoder = encoders.find(*images->encoder);
       if (encoder == nullptr || images->pixels.empty()) continue;
-      images->features =
-          rows_of_encoded(*images, FERRY_TRY(encoder->encode(images->pixels, images->shapes)));
+      images->features = FERRY_TRY(encode_kind(*encoder, *images));
     }
   }
   return {};

@@ -247,7 +247,9 @@ Result<std::vector<int64_t>> Reference::integers(const ReferencePrompt& prompt,
                                                  const Shape& expected) const {
   const size_t index = prompt.tensors.at(tensor);
   const TensorEntry& entry = source_->entries()[index];
-  if (entry.shape != expected || (entry.dtype != DType::kI64 && entry.dtype != DType::kI32)) {
+  const bool usable = entry.dtype == DType::kI64 || entry.dtype == DType::kI32 ||
+                      (entry.dtype == DType::kBool && entry.shape.size() > 1);
+  if (entry.shape != expected || !usable) {
     return bad_input(fmt::format("{}: {} {} where i64 {} is expected (tensor {})", path(),
                                  dtype_name(entry.dtype), to_string(entry.shape),
                                  to_string(expected), quoted(entry.name)));
@@ -258,6 +260,11 @@ Result<std::vector<int64_t>> Reference::integers(const ReferencePrompt& prompt,
 Result<std::vector<int64_t>> Reference::read_integers(size_t index) const {
   const TensorEntry& entry = source_->entries()[index];
   const std::vector<std::byte> bytes = FERRY_TRY(read_all(*source_, index));
+  if (entry.dtype == DType::kBool) {
+    std::vector<int64_t> mask;
+    for (const std::byte value : bytes) mask.push_back(std::to_integer<int64_t>(value));
+    return mask;
+  }
   const bool wide = entry.dtype == DType::kI64;
   std::vector<int64_t> ids(bytes.size() / (wide ? 8 : 4));
   for (size_t i = 0; i < ids.size(); ++i) {

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
+#include <utility>
 
+#include "core/image_grid.h"
 #include "core/program_interface.h"
-#include "proof/listed_pictures.h"
+#include "proof/prompt_sounds.h"
 
 namespace ferry::proof {
 namespace {
@@ -99,29 +101,41 @@ void PromptRecorder::write_greedy(const std::string& prefix, MemorySource& out) 
 
 namespace {
 
+// Returns the first `count` tiles or patches of `pixels` of `shape`, which keeps the others; lists
+// get the length that they have in the reference.
+std::pair<Shape, std::vector<float>> take_tiles(const PromptImages& images, size_t first,
+                                                int64_t count, Shape& shape,
+                                                std::vector<float>& pixels) {
+  const auto tile = std::ssize(pixels) / std::max<int64_t>(shape[0], 1);
+  const auto end = pixels.begin() + static_cast<std::ptrdiff_t>(count * tile);
+  std::vector<float> taken(pixels.begin(), end);
+  Shape own = shape;
+  own[0] = count;
+  pixels.erase(pixels.begin(), end);
+  shape[0] -= count;
+  if (first < images.list_lengths.size()) fit_list_length(own, taken, images.list_lengths[first]);
+  return {own, std::move(taken)};
+}
+
 // Writes the pixels of images, windows of sounds, or frames of videos.
 void write_pixels(const PromptImages& images, const std::string& prefix, MemorySource& out) {
   const auto videos = std::ssize(images.video_groups);
-  Shape shape = images.pixel_shape;
+  Shape left = images.pixel_shape;
   std::vector<float> pixels = images.pixels;
-  if (images.list_patches > 0) fit_list_length(shape, pixels, images.list_patches);
+  if (images.stills > 0) {
+    const auto [shape, own] = take_tiles(images, 0, images.still_tiles(), left, pixels);
+    out.add(prefix + std::string(kPixelValuesPort), DType::kF32, shape, own);
+  }
+  auto [shape, own] = take_tiles(images, images.stills, left[0], left, pixels);
   if (videos > 0 && images.tiled) {
     shape[0] /= videos;
     shape.insert(shape.begin(), videos);
   }
-  if (images.stills > 0) {
-    int64_t patches = 0;
-    for (const ImageShape& still : std::span(images.shapes).first(images.stills)) {
-      patches += still.patches();
-    }
-    const auto end = pixels.begin() + static_cast<std::ptrdiff_t>(patches * shape[1]);
-    out.add(prefix + std::string(kPixelValuesPort), DType::kF32, {patches, shape[1]},
-            std::vector<float>(pixels.begin(), end));
-    pixels.erase(pixels.begin(), end);
-    shape[0] -= patches;
-  }
   out.add(prefix + (videos > 0 ? "pixel_values_videos" : std::string(images.encoder->input)),
-          DType::kF32, shape, pixels);
+          DType::kF32, shape, own);
+  if (images.shown_frames.empty()) return;
+  out.add(prefix + std::string(kFramesMask), DType::kI64, {shape[0], shape[1]},
+          frames_mask(images));
 }
 
 // Writes the rows and columns of patches of images of any shape, and of groups of frames.
@@ -152,15 +166,16 @@ void write_shapes(const PromptImages& images, const std::string& prefix, MemoryS
 // Writes the rows and columns of lists of patches, or the sizes of pictures of several tiles.
 void write_sides(const PromptImages& images, const std::string& prefix, MemorySource& out) {
   const auto videos = std::ssize(images.video_groups);
-  if (videos > 0 && images.tiled) return;
+  const size_t stated = videos > 0 && images.tiled ? images.stills : images.shapes.size();
+  if (stated == 0) return;
   std::vector<int64_t> numbers;
-  for (const ImageShape& shape : images.shapes) {
+  for (const ImageShape& shape : std::span(images.shapes).first(stated)) {
     numbers.insert(numbers.end(), {shape.rows, shape.columns});
   }
-  const auto count = std::ssize(images.shapes);
+  const auto count = static_cast<int64_t>(stated);
   out.add(prefix + (images.tiled ? "image_sizes" : "spatial_shapes"), DType::kI64, {count, 2},
           numbers);
-  if (videos > 0) {
+  if (videos > 0 && !images.tiled) {
     out.add(prefix + "num_frames_per_video", DType::kI64, {videos}, images.video_groups);
   }
 }
@@ -176,7 +191,7 @@ void write_kind(const PromptImages& images, const std::string& prefix, MemorySou
     const auto from = images.features.begin() + row * width;
     values.insert(values.end(), from, from + images.width);
   }
-  const bool equal = !images.grid && !images.pixels.empty() && images.shapes.empty();
+  const bool equal = !images.grid && !images.pixels.empty() && !images.joins_features();
   const int64_t tiles = equal ? images.pixel_shape[0] : 1;
   out.add(prefix + std::string(images.encoder->output), DType::kF32,
           {tiles, rows / tiles, images.width}, values);

@@ -31,7 +31,8 @@ std::set<std::string> row_inputs() {
           "video_grid_thw",     "video_position_ids",   "num_frames_per_video",
           "second_per_grid_ts", "token_type_ids",       "mm_token_type_ids",
           "image_grid_thw",     "image_sizes",          "batch_num_images",
-          "spatial_shapes",     "image_position_ids",   std::string(kInputFeaturesPort)};
+          "spatial_shapes",     "image_position_ids",   std::string(kInputFeaturesPort),
+          "input_features_mask"};
 }
 
 int64_t most_blocks(const packer::Manifest& manifest) {

@@ -8,7 +8,7 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
-#include "proof/prompt_videos.h"
+#include "proof/encoded_rows.h"
 
 namespace ferry::proof {
 namespace {
@@ -83,9 +83,9 @@ Result<TowerTensors> run_tower(runner::VisionEncoder& vision, const ReferencePro
         out.shapes[name] = shape;
         out.values[name].insert(out.values[name].end(), values.begin(), values.end());
       }));
-  Result<std::vector<float>> features = vision.encode(images.pixels, images.shapes);
+  Result<std::vector<float>> features = encode_kind(vision, images);
   FERRY_RETURN_IF_ERROR(vision.set_probe_sink({}));
-  out.features = rows_of_encoded(images, FERRY_TRY(std::move(features)));
+  out.features = FERRY_TRY(std::move(features));
   if (const std::string output(images.encoder->output); prompt.has(output)) {
     out.order.push_back(output);
     out.shapes[output] = feature_shape(vision, images, out.features);
@@ -134,9 +134,9 @@ Status record_kind(runner::VisionEncoder& vision, PromptImages& images, const st
         sizes = shape;
         all.insert(all.end(), values.begin(), values.end());
       }));
-  Result<std::vector<float>> features = vision.encode(images.pixels, images.shapes);
+  Result<std::vector<float>> features = encode_kind(vision, images);
   FERRY_RETURN_IF_ERROR(vision.set_probe_sink({}));
-  images.features = rows_of_encoded(images, FERRY_TRY(std::move(features)));
+  images.features = FERRY_TRY(std::move(features));
   const std::string output(images.encoder->output);
   tensors[output] = {feature_shape(vision, images, images.features),
                      embeddings_of(vision, images.features)};

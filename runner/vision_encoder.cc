@@ -11,6 +11,7 @@
 #include "core/checked.h"
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "runner/padded_sounds.h"
 #include "runner/token_embedder.h"
 
 namespace ferry::runner {
@@ -153,6 +154,7 @@ Result<VisionEncoder::Sizes> window_sizes(const packer::Bundle& bundle,
   sizes.row_frames = *each;
   if (const auto& padded = bundle.manifest().audio_rows) {
     sizes.pads_sounds = true;
+    sizes.is_causal = bundle.manifest().audio_causal_frames.has_value();
     if (in_range(*each) && *padded == sizes.rows) return sizes;
     return bad_input(fmt::format("{}: the audio encoder makes {} rows of {} frames, not {}",
                                  printable(bundle.path()), sizes.rows, frames->shape[1], *padded));
@@ -325,6 +327,21 @@ Result<std::vector<float>> VisionEncoder::encode_frames(std::span<const float> f
   std::vector<float> rows;
   FERRY_RETURN_IF_ERROR(append_rows(rows, sizes_.rows_of_frames(count)));
   return rows;
+}
+
+Result<std::vector<float>> VisionEncoder::encode_sounds(std::span<const float> frames,
+                                                        std::span<const int64_t> shown) {
+  const SoundSizes sizes{.mels = sizes_.tile[2],
+                         .row_frames = sizes_.row_frames,
+                         .padded_rows = sizes_.pads_sounds ? rows() : 0,
+                         .is_causal = sizes_.is_causal};
+  return rows_of_sounds(sizes, frames, shown, [this](std::span<const float> sound, bool aside) {
+    if (!aside) return encode_frames(sound);
+    ProbeSink kept = std::exchange(*sink_, {});
+    Result<std::vector<float>> rows = encode_frames(sound);
+    *sink_ = std::move(kept);
+    return rows;
+  });
 }
 
 Status VisionEncoder::append_rows(std::vector<float>& rows, int64_t kept) {

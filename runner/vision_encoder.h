@@ -31,6 +31,7 @@ class VisionEncoder {
     int64_t row_frames = 0;    // where sounds have any number of frames: those of a row, else 0
     int64_t block_rows = 1;    // the rows that so many frames become
     bool pads_sounds = false;  // whether every sound becomes `rows`, whatever its frames
+    bool is_causal = false;    // whether rows of such sounds depend on no row behind them
     int64_t image_size = 0;    // S, the pixels of a side; 0 for other encoders
     int64_t patches = 0;       // P, of lists of patches; 0 for other encoders
     int64_t rows = 0;          // rows of features that a tile becomes; of any shape: at most
@@ -89,6 +90,12 @@ class VisionEncoder {
   // the patches. kBadInput for an image that is too large.
   Result<std::vector<float>> encode(std::span<const float> pixels,
                                     std::span<const ImageShape> shapes = {});
+
+  // Computes the rows of sounds of one prompt, f32 [rows of all,width()], of frames
+  // [sounds,F,mels], where `shown` says how many of each sound are not padding. Errors as for
+  // rows_of_sounds() (runner/padded_sounds.h).
+  Result<std::vector<float>> encode_sounds(std::span<const float> frames,
+                                           std::span<const int64_t> shown);
 
   // The sink is called for every probe of every tile: name, shape, and f32 values [rows, width].
   // The rows of images of any shape are in the order of the encoder (core/image_grid.h).

@@ -22,6 +22,7 @@ struct ConformerRows {
   Dim count;               // the number of rows, a symbol
   ValueId number;          // the same as an Int
   ValueId distances = {};  // f32 [1,2 count,hidden_size]: sines and cosines
+  int64_t heads = 1;       // whose scores are computed at a time
 };
 
 std::string layer_part(int64_t layer, const char* part) {
@@ -120,16 +121,29 @@ ValueId relative_positions(GraphBuilder& b, const ModelConfig& config, const Con
 
 // Row i of scores [heads,n,2n] by distance begins with that of distance n. Returns [heads,n,n]: the
 // score of row i and key j has the distance i - j.
-ValueId shift(GraphBuilder& b, ValueId scores, const ConformerRows& rows, int64_t number_of_heads) {
-  const Dims& shape = b.graph()[scores].shape;
-  const Dim twice = shape[2];
+ValueId shift(GraphBuilder& b, ValueId scores, const ConformerRows& rows) {
+  const Dim twice = b.graph()[scores].shape[2];
   Dim less_one = twice;
   less_one.base -= 1;
-  const ValueId turned = b.view(scores, {heads(number_of_heads), twice, rows.count});
+  const ValueId turned = b.view(scores, {heads(rows.heads), twice, rows.count});
   const ValueId end = b.int_add(rows.number, rows.number);
   const ValueId rest = b.slice(turned, 1, 1, end, less_one);
-  const ValueId shifted = b.view(rest, {heads(number_of_heads), rows.count, less_one});
+  const ValueId shifted = b.view(rest, {heads(rows.heads), rows.count, less_one});
   return b.slice(shifted, 2, 0, rows.number, rows.count);
+}
+
+// Scores take memory with the square of the rows. Returns of how many heads they take no more than
+// what the convolutions hold at once, which is in proportion to the frames: a divisor of all heads.
+int64_t heads_at_a_time(const AudioConfig& a, int64_t frames) {
+  constexpr int64_t kBytes = sizeof(float);
+  const ConformerConfig& c = *a.conformer;
+  const int64_t rows = rows_of_frames(c, frames);
+  // Scores by distance and the same without their first row, and the outputs of two steps.
+  const int64_t scores = 2 * rows * 2 * rows * kBytes;
+  const int64_t held = 2 * c.channels * c.after_one(frames) * c.after_one(a.mel_bins) * kBytes;
+  int64_t count = std::clamp<int64_t>(held / std::max<int64_t>(scores, 1), 1, a.num_heads);
+  while (a.num_heads % count != 0) --count;
+  return count;
 }
 
 class RelativeAttention {
@@ -152,9 +166,22 @@ class RelativeAttention {
         split_heads(projection(b_, rows_.distances, prefix_ + ".relative_wk", config_.hidden_size,
                                a_.num_heads * a_.head_dim, /*bias=*/false),
                     twice));
-    const ValueId by_distance = shift(b_, b_.bmm(position, distances), rows_, a_.num_heads);
-    const ValueId weights = b_.softmax_last(b_.add(b_.bmm(content, keys), by_distance));
-    const ValueId mixed = b_.bmm(weights, by_head(projected(x, ".wv", rows_.count)));
+    const ValueId values = by_head(projected(x, ".wv", rows_.count));
+    const auto part = [&](ValueId of_all, int64_t first) {
+      if (rows_.heads == a_.num_heads) return of_all;
+      return b_.slice(of_all, 0, first, first + rows_.heads);
+    };
+    std::vector<ValueId> parts;
+    for (int64_t first = 0; first < a_.num_heads; first += rows_.heads) {
+      const ValueId own = part(position, first);
+      const ValueId far = part(distances, first);
+      const ValueId by_distance = shift(b_, b_.bmm(own, far), rows_);
+      const ValueId queries = part(content, first);
+      const ValueId others = part(keys, first);
+      const ValueId weights = b_.softmax_last(b_.add(b_.bmm(queries, others), by_distance));
+      parts.push_back(b_.bmm(weights, part(values, first)));
+    }
+    const ValueId mixed = parts.size() == 1 ? parts.front() : b_.cat(parts, 0);
     return joined(mixed);
   }
 
@@ -251,6 +278,7 @@ Result<Methods> build_conformer(const ModelConfig& config, const BuildOptions& o
   GraphBuilder b(static_cast<int32_t>(layers));
   ConformerRows rows = subsample(b, config, options);
   rows.distances = relative_positions(b, config, rows);
+  rows.heads = heads_at_a_time(*config.audio, options.sound_frames);
   ValueId x = rows.x;
   for (int64_t i = 0; i < layers; ++i) {
     b.probe(fmt::format("encoder_hidden_states.{}", i), x);

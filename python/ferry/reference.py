@@ -30,6 +30,7 @@ FILE has a prompt in each line: a text, or a JSON object where the first line be
   {"video": {"frames": "frames", "fps": 2}, "text": "What happens?"}
   {"audio": "talk.wav"}
   {"audio": "talk.wav", "tokens": [50258, 50259, 50359, 50363]}
+  {"audios": ["talk.wav", "answer.wav"], "text": "Do they agree?"}
   {"source": [37, 1712, 19, 1131, 5, 1], "tokens": [0, 644]}
 
 Paths of images, folders of frames and sounds are relative to the folder of FILE. name is the prefix of the prompt's tensors (default: lineN).

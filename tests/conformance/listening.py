@@ -11,7 +11,8 @@ extractor's, whose transform is in f64 then, within 1e-6 times the larger of 1 a
 the case says how far the extractor's own f32 is. Another case has sounds at the limits of length.
 
 For Gemma 3n, which needs timm, a case draws an audio encoder, the settings of a feature extractor, the rows of a sound, and a prompt with
-one sound, or with sounds of one length; token ids with embeddings of their own are in its texts. Sounds of different lengths must be refused.
+one sound, or with several of different lengths; token ids with embeddings of their own are in its texts. Where rows of the encoder see
+later ones, sounds of different lengths must be refused.
 
 For Granite Speech and Granite Speech Plus a case draws an encoder, a projector, the settings of a feature extractor, a text decoder of
 granite or granitemoehybrid, and a prompt with one sound, or with sounds of one length; some have an adapter (peft) beside them, which is
@@ -109,7 +110,7 @@ def model(promise, number):
     common.convert(folder, folder / "bundle", "--dtype", "f32", *style)
     names = golden.sounds_of(case)
     if len(names) == 1:
-        prove(folder, case, names[0])
+        prove(folder, case, names)
     wanted = golden.answer(made, folder, folder, case, 8)
     ids, tokens = run_of(folder, folder / "bundle", case)
     if ids != case["ids"]:
@@ -119,12 +120,12 @@ def model(promise, number):
     return f"{', '.join(names) or 'no sound'}: {len(ids)} ids, {len(wanted)} tokens, frames within {distance:.2g}, {' '.join(style) or 'plain'}"
 
 
-def prove(folder, case, name, pictures=()):
-    """A reference of a sound, or of one with pictures, is proved."""
+def prove(folder, case, names, pictures=()):
+    """A reference of sounds, or of some with pictures, is proved."""
     out, prompts = folder / "golden.safetensors", folder / "prompts.jsonl"
-    line = dict(audio=name, tokens=case["ids"])
+    line = dict(audios=names, tokens=case["ids"])
     if pictures:
-        line = dict(audio=name, images=[str(vision.IMAGES / picture) for picture in pictures], text=case.get("prompt", "What?"))
+        line = dict(audios=names, images=[str(vision.IMAGES / picture) for picture in pictures], text=case.get("prompt", "What?"))
         if "messages" in case:
             line["messages"] = gemma4.typed(case["messages"])
             del line["text"]
@@ -313,8 +314,7 @@ def gemma4_model(promise, number):
     if gemma4.files_of(case, "image") and "one-program" in style:
         style = []
     common.convert(folder, folder / "bundle", "--dtype", "f32", *(["--context-length", "2048"] if "--context-length" not in style else []), *style)
-    if len(names) == 1:
-        prove(folder, case, names[0], gemma4.files_of(case, "image"))
+    prove(folder, case, names, gemma4.files_of(case, "image"))
     wanted = gemma4.answer(made, inputs, 8)
     tokens = gemma4_answer(folder, case)
     if tokens != wanted and "f16" not in style:
@@ -336,27 +336,32 @@ def gemma3n_model(promise, number):
     processor = transformers.AutoProcessor.from_pretrained(folder)
     name = gemma4_sound(r, folder, 2.5)
     far, rounding = check_frames(folder, processor.feature_extractor, name)
+    # Sounds of one prompt are padded to the longest; where rows see later ones, they must be equally long.
+    causal = config["audio_config"]["conf_attention_context_right"] == 0
+    others = [gemma4_sound(r, folder, 2.5) for _ in range(r.choice([1, 1, 2]))] if causal else [name]
     words = r.choice(["What is it?", "The <end_of_image> 12", "th\u00e9 <end_of_audio>"])
     case = r.choice([dict(messages=[gemma4.user("@" + name, words)]), dict(prompt=words, audio=[name]),
-                     dict(messages=[gemma4.user("@" + name, "and", "@" + name, words)])])
+                     dict(messages=[gemma4.user("@" + name, "and", *["@" + other for other in others], words)])])
     if sees and r.random() < 0.7:
         picture = r.choice(["noise.png", "tiny.png"])
-        case = r.choice([dict(messages=[gemma4.user("#" + picture, "@" + name, words)]), dict(prompt=words, audio=[name], image=[picture])])
+        more = others if r.random() < 0.4 else []
+        case = r.choice([dict(messages=[gemma4.user("#" + picture, "@" + name, *["@" + other for other in more], words)]),
+                         dict(prompt=words, audio=[name] + more, image=[picture])])
     inputs = gemma4.inputs_of(processor, folder, case)
     case["ids"] = inputs["input_ids"][0].tolist()
     style = r.choice([[], ["--shards", str(r.randint(1, 4))], ["--layout", "one-program", "--max-sound", "3"], ["--prefill-length", "150"],
                       ["--program", "static", "--context-length", "1024"], ["--kv-dtype", "f16"]])
     common.convert(folder, folder / "bundle", "--dtype", "f32", *(["--context-length", "2048"] if "--context-length" not in style else []), *style)
-    if len(gemma4.files_of(case, "audio")) == 1:
-        prove(folder, case, name, gemma4.files_of(case, "image"))
+    prove(folder, case, gemma4.files_of(case, "audio"), gemma4.files_of(case, "image"))
     wanted = gemma4.answer(made, inputs, 8)
     tokens = gemma4_answer(folder, case)
     if tokens != wanted and "f16" not in style:
         raise Wrong(f"tokens {tokens}, the reference {wanted}")
-    near = -(-len(speech.samples_of(folder / name)) // 128) == 47
-    soundfile.write(folder / "other.wav", np.zeros(9000 if near else 6000), 16000)
-    common.Ferry("run", folder / "bundle", "--audio", folder / name, "--audio", folder / "other.wav", "--chat", "a").ends_with(4)
-    return (f"{name}: {len(case['ids'])} ids, {rows} rows, {len(gemma4.files_of(case, 'image'))} pictures, {len(wanted)} tokens, "
+    if not causal:
+        near = -(-len(speech.samples_of(folder / name)) // 128) == 47
+        soundfile.write(folder / "other.wav", np.zeros(9000 if near else 6000), 16000)
+        common.Ferry("run", folder / "bundle", "--audio", folder / name, "--audio", folder / "other.wav", "--chat", "a").ends_with(4)
+    return (f"{', '.join(gemma4.files_of(case, 'audio'))}: {len(case['ids'])} ids, {rows} rows, {len(gemma4.files_of(case, 'image'))} pictures, {len(wanted)} tokens, "
             f"frames within {far:.2g} (f32 of the extractor {rounding:.2g}), {' '.join(style) or 'plain'}")
 
 

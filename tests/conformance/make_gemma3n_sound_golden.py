@@ -89,6 +89,11 @@ CASES = [dict(messages=[gemma4.user("@mono_16.wav", "What is said?")]),
          dict(messages=[gemma4.user("No sound, but <end_of_image> and <end_of_audio>")])]
 
 
+# Sounds of different lengths, which the processor pads to the longest.
+LENGTHS = [dict(messages=[gemma4.user("@mono_8.wav", " or ", "@mono_16.wav", "?")]),
+           dict(prompt=" of them", audio=["mono_16.wav", "float_32.wav", "stereo_24.wav"])]
+
+
 BOTH = [dict(messages=[gemma4.user("#noise.png", "@mono_8.wav", "Do they fit?")]),
         dict(messages=[gemma4.user("@mono_16.wav"), dict(role="assistant", content=[dict(type="text", text="A tone.")]),
                        gemma4.user("And ", "#tiny.png", " or ", "#noise.png", "?")]),
@@ -102,6 +107,25 @@ def write_answers(folder, cases, model, made, sounds):
     answers = [dict(case, ids=given["input_ids"][0].tolist(), tokens=gemma4.answer(model, given, 10)) for case, given in zip(cases, inputs)]
     (folder / "answers.json").write_text("[" + ",\n".join(json.dumps(case, separators=(",", ":")) for case in answers) + "]\n")
     return answers
+
+
+def make_lengths(folder, model, made, sounds):
+    """lengths.json and lengths.safetensors: answers to sounds of different lengths, and the tensors of the encoder for some."""
+    inputs = [gemma4.inputs_of(made, sounds, case) for case in LENGTHS]
+    answers = [dict(case, ids=given["input_ids"][0].tolist(), tokens=gemma4.answer(model, given, 10)) for case, given in zip(LENGTHS, inputs)]
+    (folder / "lengths.json").write_text("[" + ",\n".join(json.dumps(case, separators=(",", ":")) for case in answers) + "]\n")
+    out, prompts = folder / "lengths.safetensors", folder / "prompts.jsonl"
+    out.unlink(missing_ok=True)
+    names = ["../../sound/mono_8.wav", "../../sound/mono_16.wav"]
+    prompts.write_text(json.dumps(dict(name="sounds", audios=names, tokens=answers[0]["ids"])) + "\n")
+    if reference.main([str(folder), "-o", str(out), "--prompts", str(prompts), "--max-new", "4", "--no-f64", "-q"]):
+        sys.exit("make_gemma3n_sound_golden.py: there is no reference")
+    prompts.unlink()
+    tensors = safetensors.numpy.load_file(out)
+    kept = ("input_ids", "logits", "input_features", "input_features_mask", "audio_features", "greedy_ids", "encoder_last_hidden_state")
+    safetensors.numpy.save_file({name: value for name, value in tensors.items() if name.split(".", 1)[1] in kept
+                                 or name.split(".")[1] == "encoder_hidden_states"}, out)
+    out.chmod(0o644)
 
 
 def answer_both(folder):
@@ -156,6 +180,7 @@ def main():
     if reference.main([str(folder), "-o", str(out), "--prompts", str(prompts), "--max-new", "6", "--no-f64", "-q"]):
         sys.exit("make_gemma3n_sound_golden.py: there is no reference")
     prompts.unlink()
+    make_lengths(folder, model, made, sounds)
     make_golden.list_keys(folder, speech.ROOT / "testdata/families/gemma3n_sounds")
     drop_tower(folder)
 

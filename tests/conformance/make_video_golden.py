@@ -29,7 +29,7 @@ MARGIN = 0.01
 MODELS = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "gemma4", "llava_onevision")
 # Tensors of a model that the others have too.
 FEW = ("input_ids", "mm_token_type_ids", "pixel_values_videos", "video_grid_thw", "video_position_ids", "num_frames_per_video",
-       "pixel_values", "image_grid_thw", "second_per_grid_ts",
+       "pixel_values", "image_grid_thw", "image_position_ids", "image_sizes", "second_per_grid_ts",
        "vision_last_hidden_state", "image_features", "logits", "greedy_ids")
 
 
@@ -166,7 +166,8 @@ def main():
     texts()
     for name in MODELS:
         model(name)
-    model("qwen2_5_vl", ["tiny.png"])
+    for name in ("qwen2_5_vl", "gemma4", "llava_onevision"):
+        model(name, ["tiny.png"])
     for path in FOLDER.rglob("*"):
         if path.is_file():
             path.chmod(0o644)

@@ -1,4 +1,4 @@
-"""Odd files of pictures, drawn byte by byte: animations, notes of how a picture is turned, rare modes.
+"""Odd files of pictures, drawn byte by byte: animations, notes of how a picture is turned, rare modes and depths.
 
 pictures.py compares what ferry makes of them with what Pillow makes. Run alone it writes the fixtures of a folder:
 
@@ -249,13 +249,83 @@ def webp(r):
     return b"RIFF" + struct.pack("<I", len(body)) + body
 
 
-KINDS = dict(png=png, jpg=jpg, gif=gif, webp=webp)
+def runs(r, size, halves, at):
+    """Runs of a BMP behind byte `at` of its file: colours, pixels as they are, ends of lines, skipped pixels, and the end of the picture or none."""
+    made, filled = b"", 0
+    while filled < size[0] * size[1] or some(r, 0.1):
+        kind = r.random()
+        if kind < 0.5:
+            count = r.randint(1, r.choice([3, size[0], 255]))
+            made += bytes([count, r.randrange(256)])
+            filled += min(count, size[0])
+        elif kind < 0.7:
+            count = r.randint(3, max(3, min(size[0], 20)))
+            made += bytes([0, count]) + r.randbytes((count + 1) // 2 if halves else count)
+            made += b"\0" * ((at + len(made)) % 2)
+            filled += count
+        elif kind < 0.9:
+            made += b"\0\0"
+            filled += 1
+        else:
+            made += bytes([0, 2, r.randrange(size[0] + 1), r.randrange(2)])
+            filled += 1
+    return made + r.choice([b"", b"\0\1", b"\0\1"])
 
 
-def draw(r, path):
+MASKS = {16: [(0xF800, 0x7E0, 0x1F, 0), (0x7C00, 0x3E0, 0x1F, 0)], 24: [(0xFF0000, 0xFF00, 0xFF, 0)], 32: [
+    (0xFF0000, 0xFF00, 0xFF, 0), (0xFF000000, 0xFF0000, 0xFF00, 0), (0xFF000000, 0xFF00, 0xFF, 0), (0xFF000000, 0xFF0000, 0xFF00, 0xFF),
+    (0xFF, 0xFF00, 0xFF0000, 0xFF000000), (0xFF0000, 0xFF00, 0xFF, 0xFF000000), (0xFF000000, 0xFF00, 0xFF, 0xFF0000), (0, 0, 0, 0)]}
+
+
+def bmp(r):
+    """All depths, headers, tables of colours, of gray and too short, masks, runs, rows from the top and from the bottom."""
+    size, bits, header = size_of(r), r.choice([1, 4, 8, 8, 16, 24, 32]), r.choice([12, 40, 40, 52, 56, 64, 108, 124])
+    squeezed = bits in (4, 8) and header != 12 and some(r, 0.4)
+    masks = r.choice(MASKS[bits]) if bits > 8 and header != 12 and some(r, 0.6) else None
+    compression = (r.choice([1, 2]) if some(r, 0.1) else 1 + (bits == 4)) if squeezed else 3 if masks else 0
+    entry = 3 if header == 12 else 4
+    colours = r.choice([0, 0, 2, 1 << bits, r.randint(1, 1 << bits)]) if bits <= 8 and header != 12 else 0
+    count = (colours or 1 << bits) if bits <= 8 else 0
+    table = b"".join(bytes([255 * i if count == 2 else i] * 3 + [0] * (entry - 3)) for i in range(count)) if some(r, 0.3) else r.randbytes(entry * count)
+    top = header != 12 and some(r, 0.3)
+    if header == 12:
+        head = struct.pack("<IHHHH", header, *size, 1, bits)
+    else:
+        head = struct.pack("<IiiHHIIiiII", header, size[0], -size[1] if top else size[1], 1, bits, compression, 0, 2835, 2835, colours, 0)
+        words = struct.pack("<4I", *masks) if masks else r.randbytes(16)
+        head = (head + words).ljust(header, b"\0")[:header] if header > 40 else head + (words[:12] if masks else b"")
+    gap = r.randbytes(r.choice([0, 0, 0, 6]))
+    offset = 14 + len(head) + len(table) + len(gap)
+    stated = 0 if not gap and some(r, 0.1) else offset
+    stride = (size[0] * bits + 31) // 32 * 4
+    body = runs(r, size, compression == 2, offset) if squeezed else r.randbytes(stride * size[1])
+    return b"BM" + struct.pack("<IHHI", offset + len(body), 0, 0, stated) + head + table + gap + body
+
+
+def pnm(r):
+    """Plain and binary bits, grays and colours of any greatest value, with comments."""
+    kind, size, most = r.randint(1, 6), size_of(r), r.choice([1, 3, 15, 100, 255, 255, 256, 1000, 4095, 65535, r.randint(1, 65535)])
+    note = lambda: r.choice([b" ", b"\n", b"\t", b" \r\n", b"\n# a note\n", b" #x\r"])  # noqa: E731
+    head = b"P%d" % kind + r.choice([b" ", b"\n"]) + (b"# by hand\n" if some(r, 0.3) else b"") + b"%d" % size[0] + note() + b"%d" % size[1]
+    head += note() + b"%d" % most if kind not in (1, 4) else b""
+    count = size[0] * size[1] * (3 if kind in (3, 6) else 1)
+    if kind == 4:
+        return head + b"\n" + r.randbytes((size[0] + 7) // 8 * size[1])
+    if kind == 1:
+        return head + b"\n" + b"".join(r.choice([b"0", b"1", b"1\n", b"0 "]) for _ in range(count))
+    values = [r.choice([0, most, r.randint(0, most)]) for _ in range(count)]
+    if kind < 4:
+        return head + b"\n" + b"".join(b"%d" % value + note() for value in values)
+    return head + b"\n" + b"".join(value.to_bytes(1 if most < 256 else 2, "big") for value in values)
+
+
+KINDS = dict(png=png, jpg=jpg, gif=gif, webp=webp, bmp=bmp, pnm=pnm)
+
+
+def draw(r, path, kinds=tuple(KINDS)):
     """Writes a random file that Pillow reads. `path` has no suffix."""
     while True:
-        kind = r.choice(list(KINDS))
+        kind = r.choice(kinds)
         made = path.with_name(f"{path.name}.{kind}")
         try:
             made.write_bytes(KINDS[kind](r))
@@ -293,7 +363,7 @@ def main():
     folder, r, digests = pathlib.Path(sys.argv[1]), random.Random(9), {}
     (folder / "images_odd").mkdir()
     for number in range(48):
-        path = draw(r, folder / "images_odd" / f"{number:02}")
+        path = draw(r, folder / "images_odd" / f"{number:02}", list(KINDS)[number % len(KINDS):][:1])
         pixels = seen(path)
         white = convert_to_rgb(pixels, return_numpy=True)
         digests[f"images_odd/{path.name}"] = dict(shape_hw=[pixels.height, pixels.width], sha256=hashlib.sha256(pixels.tobytes()).hexdigest(),

@@ -2,7 +2,8 @@
 
 A case draws frames and settings of a video processor, and compares the tensors that `ferry preprocess --video` writes with those of
 the processor, byte for byte; what the processor refuses is refused. Another case draws a model; `python -m ferry.reference` makes its
-reference, `ferry verify` proves every stage, and `ferry run --video` gives its tokens.
+reference, `ferry verify` proves every stage, and `ferry run --video` gives its tokens. Beside the videos there may be pictures, but not with
+SmolVLM and InternVL, whose frames are pixel_values too.
 
     python3 tests/conformance/videos.py --ferry build/release/bin/ferry [--sample] [--seed N] [--only TEXT]
 """
@@ -10,6 +11,7 @@ import json
 import random
 
 import common
+import make_gemma4_sound_golden as gemma4_sounds
 import make_vision_golden as golden  # it imports torch and transformers
 import PIL.Image
 import pictures
@@ -264,10 +266,10 @@ def gemma4_model(r):
     cls, config, processor = pictures.gemma4_model(r)
     pixels = processor.image_processor
     patch, pool, most = pixels.patch_size, pixels.pooling_kernel_size, r.choice([70, 140])
-    config["vision_config"]["position_embedding_size"] = most * pool
+    config["vision_config"]["position_embedding_size"] = 140 * pool
     config["text_config"]["max_position_embeddings"] = 2048
     processor = golden.gemma4_processor(GEMMA_TEMPLATE, patch_size=patch, pooling_kernel_size=pool, max_soft_tokens=most)
-    processor.video_processor = gemma4_videos(r, patch, pool, r.choice([70, most]))
+    processor.video_processor = gemma4_videos(r, patch, pool, r.choice([70, 140]))
     processor.video_processor.num_frames, processor.video_processor.fps = r.choice([(1, None), (None, 0.05), (None, None)])
     return cls, config, processor, 1
 
@@ -301,7 +303,8 @@ def model(promise, family, number):
         fps = fps or own
         rows.append(str(path))
     question = "What happens?"
-    pictures = [golden.IMAGES / "tiny.png"] if family.startswith("qwen") and r.random() < 0.4 else []
+    beside = family.startswith("qwen") or family in ("gemma4", "llava_onevision")
+    pictures = [golden.IMAGES / name for name in r.choice([["tiny.png"], ["tiny.png", "noise.png"]])] if beside and r.random() < 0.5 else []
     line = dict(name="all", text=question, images=[str(path) for path in pictures], videos=[dict(frames=path, fps=fps) for path in rows])
     (folder / "prompts.jsonl").write_text(json.dumps(line) + "\n")
     if golden.reference.main([str(folder), "-o", str(folder / "golden.safetensors"), "--prompts", str(folder / "prompts.jsonl"), "--max-new", "6",
@@ -333,7 +336,44 @@ def model(promise, family, number):
     clear = float((margins[:, 0] - margins[:, 1]).min()) > 1e-3
     if clear and run.result["tokens"][:len(tokens)] != tokens:
         raise Wrong(f"run gives {run.result['tokens']}, the reference {tokens}")
-    return f"{len(rows)} video{'s' if len(rows) > 1 else ''}{' and a picture' if pictures else ''}, {wanted['all.input_ids'].shape[1]} ids{'' if clear else ', tokens near to each other'}"
+    return f"{len(rows)} video{'s' if len(rows) > 1 else ''}{f' and {len(pictures)} pictures' if pictures else ''}, {wanted['all.input_ids'].shape[1]} ids{'' if clear else ', tokens near to each other'}"
+
+
+def beside_sounds(promise, number):
+    """A Gemma 4 with a video, a picture and two sounds of different lengths in one chat: all stages, and the tokens of its answer."""
+    r = random.Random(f"{promise.seed} gemma4 sounds {number}")
+    folder = promise.folder / f"gemma4-sounds-{number}"
+    folder.mkdir()
+    gemma4_sounds.make_model(folder, number, gemma4_sounds.config_of(sees=True), torch.float32, max_new_tokens=6)
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    pixels = processor.image_processor
+    processor.video_processor = transformers.Gemma4VideoProcessor(patch_size=pixels.patch_size, pooling_kernel_size=pixels.pooling_kernel_size, num_frames=2)
+    processor.chat_template = processor.chat_template.replace("{% elif c.type == 'audio'", "{% elif c.type == 'video' %}{{ '<|video|>' }}{% elif c.type == 'audio'")
+    processor.save_pretrained(folder)
+    frames, fps = draw(r, folder / "frames", most=60, counts=(2, 5), ratios=(1, 1.3))
+    content = [dict(type=kind) for kind in ("audio", "image", "video", "audio")] + [dict(type="text", text="What?")]
+    r.shuffle(content)
+    chat = [dict(role="user", content=content)]
+    sounds = [str(golden.ROOT / "testdata/sound" / name) for name in r.sample(["mono_8.wav", "mono_16.wav", "stereo_24.wav"], 2)]
+    picture = str(golden.IMAGES / "tiny.png")
+    (folder / "chat.json").write_text(json.dumps(chat))
+    line = dict(name="all", audios=sounds, videos=[dict(frames=str(frames), fps=fps)], images=[picture], messages=chat)
+    (folder / "prompts.jsonl").write_text(json.dumps(line) + "\n")
+    if golden.reference.main([str(folder), "-o", str(folder / "golden.safetensors"), "--prompts", str(folder / "prompts.jsonl"), "--max-new", "6", "-q"]):
+        raise Wrong("there is no reference")
+    common.convert(folder, folder / "bundle", "--dtype", "f32")
+    made = common.verify(folder / "bundle", "--checkpoint", folder, "--reference", folder / "golden.safetensors")
+    if made.code or not {"image_features", "audio_features"} <= {layer["name"] for layer in made.result["layers"]}:
+        raise Wrong(f"verify exits {made.code}: {made.why if made.code > 1 else common.first_difference(made.result)}")
+    words = ["--video", frames, "--video-fps", fps, "--image", picture] + [word for path in sounds for word in ("--audio", path)]
+    run = common.Ferry("run", folder / "bundle", *words, "--messages", folder / "chat.json", "--max-new", "6", "--ignore-eos", "--greedy", "--json").ends_with(0)
+    wanted = safetensors.torch.load_file(folder / "golden.safetensors")
+    if run.result["prompt_tokens"] != wanted["all.input_ids"][0].tolist():
+        raise Wrong("the prompt is another than the reference's")
+    tokens = wanted["all.greedy_ids"].tolist() if "all.greedy_ids" in wanted else []
+    if run.result["tokens"][:len(tokens)] != tokens:
+        raise Wrong(f"run gives {run.result['tokens']}, the reference {tokens}")
+    return f"{wanted['all.input_ids'].shape[1]} ids, {len(tokens)} tokens"
 
 
 def main():
@@ -344,6 +384,8 @@ def main():
     for family in MODELS:
         for number in range(2 if promise.sample else 10):
             promise.case(f"{family}, model {number}", model, promise, family, number)
+    for number in range(1 if promise.sample else 4):
+        promise.case(f"gemma4, beside sounds {number}", beside_sounds, promise, number)
     promise.finish()
 
 

@@ -76,11 +76,14 @@ INSTANTIATE_TEST_SUITE_P(Families, VideoFamilies,
                                          "llava_onevision"),
                          [](const auto& test) { return std::string(test.param); });
 
-TEST(Videos, ImagesStandBesideThem) {
+class ImagesBesideVideos : public testing::TestWithParam<const char*> {};
+
+TEST_P(ImagesBesideVideos, StagesAndAnswersAreThoseOfTheReference) {
   const TempDir dir;
-  const std::string source = checkpoint_of(dir, "qwen2_5_vl");
+  const std::string family = GetParam();
+  const std::string source = checkpoint_of(dir, family);
   const std::string bundle = converted(dir, source, kInputs);
-  const std::string golden = fixture("video/qwen2_5_vl/images.safetensors");
+  const std::string golden = fixture("video/" + family + "/images.safetensors");
   const Json report = verified({bundle, "--reference", golden, "--checkpoint", source});
   EXPECT_EQ(report["result"]["verdict"], "parity");
   const TensorFile reference(golden);
@@ -89,6 +92,23 @@ TEST(Videos, ImagesStandBesideThem) {
   const Outcome answer = run_ferry(line + Line{"--chat", "What happens?"});
   ASSERT_EQ(answer.code, 0) << answer.err;
   EXPECT_EQ(answer.json()["result"]["tokens"], Json(ids_of(reference, "all.greedy_ids")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ImagesBesideVideos,
+                         testing::Values("qwen2_5_vl", "gemma4", "llava_onevision"),
+                         [](const auto& test) { return std::string(test.param); });
+
+// The positions of this model do not reach so far, and its bundle takes pictures alone.
+TEST(Videos, FramesBeyondThePositionsOfATowerAreRefused) {
+  const TempDir dir;
+  const std::string source = checkpoint_of(dir, "gemma4");
+  Json fields = Json::parse(read_bytes(source + "/processor_config.json"));
+  fields["video_processor"]["max_soft_tokens"] = 140;
+  write_bytes(source + "/processor_config.json", fields.dump());
+  const std::string bundle = converted(dir, source, kInputs);
+  const Line line = {"run", bundle, "--chat", "a", "--max-new", "1"};
+  EXPECT_EQ(run_ferry(line + Line{"--image", fixture("media/images/tiny.png")}).code, 0);
+  expect_refused(line + kVideo, 3, "the vision encoder takes");
 }
 
 TEST(Videos, TheManifestStatesTheirPlaceholder) {

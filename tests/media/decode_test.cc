@@ -39,10 +39,10 @@ void expect_refused(const std::string& directory, size_t least, ErrorCode code) 
   }
 }
 
-TEST(MediaDecode, DamagedFilesAreRefused) { expect_refused("damaged", 27, ErrorCode::kBadInput); }
+TEST(MediaDecode, DamagedFilesAreRefused) { expect_refused("damaged", 32, ErrorCode::kBadInput); }
 
 TEST(MediaDecode, OtherFormatsAreNotSupported) {
-  expect_refused("unsupported", 5, ErrorCode::kUnsupported);
+  expect_refused("unsupported", 6, ErrorCode::kUnsupported);
 }
 
 std::string message_of(const std::string& name) {
@@ -77,10 +77,12 @@ TEST(MediaDecode, EveryTruncationIsRefused) {
 }
 
 // A prefix that holds all pixels shows the same as the file. The notes behind the pixels of a PNG
-// are before its end, and those of a WebP are counted.
+// are before its end, and those of a WebP are counted. The last number of a plain PGM or PPM may be
+// cut, which nobody can tell.
 TEST(MediaDecode, ATruncationOfAnOddFileIsRefusedOrChangesNothing) {
   for (const std::string& path : files_of("images_odd")) {
     const std::string text = *read_text_file(path, 1 << 20);
+    if (text.starts_with("P2") || text.starts_with("P3")) continue;
     const auto bytes = std::as_bytes(std::span(text));
     const auto whole = decode_image(bytes, "f");
     ASSERT_TRUE(whole.has_value()) << whole.error().message;

@@ -376,7 +376,7 @@ TEST(PromptImages, FramesAreListsOfPatches) {
   const auto made = listed_videos({1, 1}, {0, 2, 0, 2});
   ASSERT_TRUE(made) << made.error().message;
   EXPECT_EQ(made->pixel_shape, (Shape{2, 8, 12}));
-  EXPECT_EQ(made->list_patches, 4);
+  EXPECT_EQ(made->list_lengths, (std::vector<int64_t>{4, 4}));
   EXPECT_EQ(std::ranges::count(made->pixels, 1.0F), 96);
   EXPECT_EQ(made->video_groups, (std::vector<int64_t>{1, 1}));
   EXPECT_EQ(made->row_count(), 2);
@@ -390,6 +390,42 @@ TEST(PromptImages, FramesAreListsOfPatches) {
   const auto types = listed_videos({2}, {0, 1, 0, 2});
   ASSERT_FALSE(types);
   EXPECT_NE(types.error().message.find("1 for token 8, expected 2"), std::string::npos);
+}
+
+// A picture of 4 x 2 patches beside a frame of 2 x 2; programs take lists of 8.
+TEST(PromptImages, ListsOfPicturesStandBesideThoseOfFrames) {
+  packer::Manifest manifest = model(9);
+  manifest.video_token_id = 8;
+  packer::ManifestMethod& forward = manifest.components[0].programs[0].methods[0];
+  forward.inputs[0].shape = {1, 8, 12};
+  forward.outputs[0].shape = {1, 2, 4};
+  const auto with_sides = [&](std::vector<int64_t> sides) {
+    MemorySource source;
+    source.ids({8, 1, 9, 9});
+    source.add("pixel_values", DType::kF32, {1, 8, 12}, std::vector<float>(96, 2.0F));
+    source.add("pixel_values_videos", DType::kF32, {1, 4, 12}, std::vector<float>(48, 1.0F));
+    const auto count = static_cast<int64_t>(sides.size() / 2);
+    source.add("spatial_shapes", DType::kI64, {count, 2}, std::move(sides));
+    source.add("num_frames_per_video", DType::kI64, {1}, std::vector<int64_t>{1});
+    const Reference reference = Reference::open(source).value();
+    return images_of(reference, reference.prompts().front(), manifest);
+  };
+  const auto made = with_sides({4, 2, 2, 2});
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->pixel_shape, (Shape{2, 8, 12}));
+  EXPECT_EQ(made->stills, 1u);
+  EXPECT_EQ(made->still_tiles(), 1);
+  EXPECT_EQ(made->list_lengths, (std::vector<int64_t>{8, 4}));
+  EXPECT_EQ(made->shapes, (std::vector<ImageShape>{{4, 2}, {2, 2}}));
+  EXPECT_EQ(std::ranges::count(made->pixels, 2.0F), 96);
+  ASSERT_EQ(made->runs.size(), 2u);
+  EXPECT_EQ(made->runs[0].first, 2);
+  EXPECT_EQ(made->runs[1].first, 0);
+  std::vector<float> states(2 * 8 * 3, 0.0F);
+  const Shape joined = join_tower(*made, "vision_hidden_states.0", {1, 8, 3}, states);
+  EXPECT_EQ(joined, (Shape{1, 12, 3}));
+  EXPECT_EQ(states.size(), 36u);
+  EXPECT_FALSE(with_sides({4, 2}));
 }
 
 // Tiles of 2 x 2 pixels have one feature and a newline. A picture has two tiles or four beside it.

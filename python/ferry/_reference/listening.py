@@ -60,7 +60,7 @@ def ids_of(prompt, source):
 
 
 def encode_whole(prompt, source):
-    """-> input_features f32 [1,frames,mels] without the frames of padding, input_features_mask, and input_ids i64 [1,T]
+    """-> input_features f32 [sounds,frames,mels], of one sound without the frames of padding, input_features_mask, and input_ids i64 [1,T]
 
     Tokens are taken as they are, with the placeholders; texts and messages go through the processor.
     """
@@ -69,25 +69,31 @@ def encode_whole(prompt, source):
         raise Refused(BAD_INPUT, f"{prompt.where}: {source.model_type} takes audio with text, messages or tokens")
     processor = source.processor()
     extractor = processor.audio_processor if source.granite else processor.feature_extractor
-    samples = read(prompt, extractor.sampling_rate)
+    samples = [read(prompt, extractor.sampling_rate, path) for path in prompt.audios]
     try:
-        made = extractor(torch.from_numpy(samples)) if source.granite else extractor([samples], return_tensors="pt")
+        made = extractor(torch.from_numpy(samples[0])) if source.granite else extractor(samples, return_tensors="pt")
     except Exception as error:  # whatever extractors throw
         raise Refused(BAD_INPUT, f"{prompt.where}: {one_line(error)}")
-    frames = made["input_features"].shape[1] if source.granite else int(made["input_features_mask"].sum())
-    if frames == 0:
-        raise Refused(BAD_INPUT, f"{prompt.where}: {prompt.audio}: is too short for a frame")
+    inputs = dict(input_features=made["input_features"]) if source.granite else without_padding(made)
+    frames = [made["input_features"].shape[1]] if source.granite else inputs["input_features_mask"].sum(1).tolist()
+    if not all(frames):
+        raise Refused(BAD_INPUT, f"{prompt.where}: {prompt.audios[frames.index(0)]}: is too short for a frame")
     ids = prompt.tokens or whole_ids_of(prompt, source, processor, samples)
     wrong = next((i for i in ids if not 0 <= i < source.vocabulary), None)
     if wrong is not None:
         raise Refused(BAD_INPUT, f"{prompt.where}: token {wrong} is not in the vocabulary of {source.vocabulary}")
-    rows = rows_of_frames(source.config, frames)
+    rows = sum(rows_of_frames(source.config, count) for count in frames)
     placeholders = ids.count(source.config.audio_token_id)
     if placeholders != rows:
         raise Refused(BAD_INPUT, f"{prompt.where}: {placeholders} placeholders of {rows} rows of sound")
-    inputs = dict(input_ids=torch.tensor([ids]), input_features=made["input_features"][:, :frames].contiguous())
-    # That of Granite Speech is for rows of the decoder, of which one sound has no others.
-    return inputs if source.granite else dict(inputs, input_features_mask=torch.ones(1, frames, dtype=torch.bool))
+    # The mask of Granite Speech is for rows of the decoder, of which one sound has no others.
+    return dict(inputs, input_ids=torch.tensor([ids]))
+
+
+def without_padding(made):
+    """The frames and their mask, without frames that are padding of all sounds."""
+    frames = int(made["input_features_mask"].sum(1).max())
+    return dict(input_features=made["input_features"][:, :frames].contiguous(), input_features_mask=made["input_features_mask"][:, :frames].bool())
 
 
 def rows_of_frames(config, frames):
@@ -100,13 +106,13 @@ def whole_ids_of(prompt, source, processor, samples):
     token, text = processor.audio_token, prompt.text or QUESTION
     messages = prompt.messages
     if messages is None and processor.chat_template:
-        content = token + text if source.granite else [dict(type="audio"), dict(type="text", text=text)]
+        content = token + text if source.granite else [dict(type="audio")] * len(samples) + [dict(type="text", text=text)]
         messages = [dict(role="user", content=content)]
     try:
         if messages is not None:
             text = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
         elif token not in text:
-            text = token + text
-        return processor(text=[text], audio=[samples], return_tensors="pt", add_special_tokens=messages is None)["input_ids"][0].tolist()
+            text = token * len(samples) + text
+        return processor(text=[text], audio=samples, return_tensors="pt", add_special_tokens=messages is None)["input_ids"][0].tolist()
     except Exception as error:  # whatever processors throw
         raise Refused(BAD_INPUT, f"{prompt.where}: {one_line(error)}")

@@ -12,7 +12,7 @@ TEXTS = {
 }
 CHAT = "Write a short poem about the sea, and explain why ships float."
 QUESTION = "What is in this picture?"
-KEYS = ("name", "source", "text", "pair", "tokens", "types", "messages", "image", "images", "video", "videos", "audio")
+KEYS = ("name", "source", "text", "pair", "tokens", "types", "messages", "image", "images", "video", "videos", "audio", "audios")
 MOST_BYTES = 64 << 20
 # What a processor makes that a model takes.
 TENSORS = ("input_ids", "pixel_values", "pixel_attention_mask", "spatial_shapes", "image_position_ids", "image_grid_thw", "image_sizes", "batch_num_images",
@@ -32,7 +32,8 @@ class Prompt:
     types: list | None = None
     images: list = dataclasses.field(default_factory=list)
     videos: list = dataclasses.field(default_factory=list)  # folders of frames, and how many of them a second has
-    audio: str | None = None
+    audio: str | None = None  # the first of audios
+    audios: list = dataclasses.field(default_factory=list)
     source: list | None = None
 
 
@@ -74,7 +75,7 @@ def from_json(path, number, line):
         if key not in KEYS:
             raise Refused(BAD_INPUT, f"{where}: unknown key {key!r}; known are {', '.join(KEYS)}")
     given = [key for key in ("text", "tokens", "messages") if key in row]
-    others = ("image", "images", "video", "videos", "audio", "source")
+    others = ("image", "images", "video", "videos", "audio", "audios", "source")
     if len(given) > 1 or not (given or any(key in row for key in others)):
         raise Refused(BAD_INPUT, f"{where}: expected one of text, tokens, messages; has {' and '.join(given) or 'none'}")
     name = row.get("name", f"line{number}")
@@ -84,22 +85,25 @@ def from_json(path, number, line):
     prompt.pair, prompt.types, prompt.source = row.get("pair"), row.get("types"), row.get("source")
     check_types(prompt)
     check_pair(prompt)
-    images = row.get("images", []) + ([row["image"]] if "image" in row else []) if isinstance(
-        row.get("images", []), list) else None
-    if images is None or not all(isinstance(image, str) for image in images):
-        raise Refused(BAD_INPUT, f"{where}: images: expected paths of files")
-    prompt.images = [str(pathlib.Path(path).parent / image) for image in images]
+    prompt.images = paths_in(row, "image", where, pathlib.Path(path).parent)
     prompt.videos = videos_in(row, where, pathlib.Path(path).parent)
-    if not isinstance(row.get("audio", ""), str):
-        raise Refused(BAD_INPUT, f"{where}: audio: expected the path of a file")
-    if "audio" in row:
-        prompt.audio = str(pathlib.Path(path).parent / row["audio"])
+    prompt.audios = paths_in(row, "audio", where, pathlib.Path(path).parent)
+    prompt.audio = prompt.audios[0] if prompt.audios else None
     sees = prompt.images or prompt.videos
     if sees and prompt.tokens is not None:
         raise Refused(BAD_INPUT, f"{where}: tokens: an image or a video needs text or messages")
     if sees and not given:
         prompt.text = QUESTION
     return prompt
+
+
+def paths_in(row, kind, where, folder):
+    """The files of a row: those of a list, and a single one behind them."""
+    given = row.get(f"{kind}s", [])
+    given = given + ([row[kind]] if kind in row else []) if isinstance(given, list) else None
+    if given is None or not all(isinstance(path, str) for path in given):
+        raise Refused(BAD_INPUT, f"{where}: {kind}s: expected paths of files")
+    return [str(folder / path) for path in given]
 
 
 def videos_in(row, where, folder):
@@ -138,7 +142,7 @@ def of_image(path, number):
 
 
 def of_audio(path, number):
-    return Prompt(f"audio{number}", path, audio=path)
+    return Prompt(f"audio{number}", path, audio=path, audios=[path])
 
 
 def built_in(source):
@@ -169,6 +173,8 @@ def pseudo_random(source, count):
 def encode(prompt, source):
     """-> inputs of the model {name: tensor}, with input_ids i64 [1,T]"""
     import torch
+    if len(prompt.audios) > 1 and (not source.hears_whole or source.granite):
+        raise Refused(UNSUPPORTED, f"{prompt.where}: audios: several sounds in one prompt of {source.model_type} are not supported")
     if source.hears:
         from .sound import encode_sound
         return encode_sound(prompt, source)
@@ -226,9 +232,7 @@ def encode_images(prompt, source):
     processor = source.processor()
     pictures = [picture(prompt, path) for path in prompt.images]
     videos = [video(prompt, *given) for given in prompt.videos]
-    sounds = [] if prompt.audio is None else [sound_beside(prompt, source, processor)]
-    if sounds and videos:
-        raise Refused(UNSUPPORTED, f"{prompt.where}: audio: videos and sounds in one prompt are not supported")
+    sounds = sounds_beside(prompt, source, processor) if prompt.audios else []
     tokens = [processor.image_token] * len(pictures) + [getattr(processor, "video_token", "")] * len(videos)
     tokens += [getattr(processor, "audio_token", "")] * len(sounds)
     there = prompt.text is not None and any(token and token in prompt.text for token in tokens)
@@ -258,18 +262,18 @@ def encode_images(prompt, source):
         raise Refused(BAD_INPUT, f"{prompt.where}: {one_line(error)}")
     # Ferry writes masks of i64 only.
     inputs = {name: made[name] if made[name].is_floating_point() else made[name].long() for name in TENSORS if name in made}
-    if sounds:  # without the frames of padding
-        frames = int(made["input_features_mask"].sum())
-        inputs.update(input_features=made["input_features"][:, :frames].contiguous(), input_features_mask=made["input_features_mask"][:, :frames])
+    if sounds:
+        from .listening import without_padding
+        inputs.update(without_padding(made))
     return inputs
 
 
-def sound_beside(prompt, source, processor):
-    """The samples of a sound beside images."""
+def sounds_beside(prompt, source, processor):
+    """The samples of sounds beside images."""
     from .sound import read
     if source.granite or not source.sees:
         raise Refused(UNSUPPORTED, f"{prompt.where}: audio: {source.model_type} takes no images beside it")
-    return read(prompt, processor.feature_extractor.sampling_rate)
+    return [read(prompt, processor.feature_extractor.sampling_rate, path) for path in prompt.audios]
 
 
 def picture(prompt, path):

@@ -1,5 +1,6 @@
 """Recorder: what a model computes of a prompt, under the names of docs/verifying.md."""
 import contextlib
+import math
 
 import torch
 
@@ -47,10 +48,10 @@ def route_of(router, out):
 
 
 class Joined(dict):
-    """Tensors of a tower that a model calls for images and then for videos: lists of [1,patches,width]."""
+    """Tensors of a tower that a model calls for images and then for videos: lists of [1,rows of all,width]."""
 
     def __call__(self, name, value):
-        self.setdefault(name, []).append(value.clone())
+        self.setdefault(name, []).append(value.clone().reshape(1, -1, value.shape[-1]))
 
 
 class Packed:
@@ -112,15 +113,17 @@ class Recorder:
             if self.source.attends:
                 self.watch_encoder(hooks, put)
             if (self.source.listens or self.source.hears_whole) and "input_features" in inputs:
-                self.watch_sound(hooks, put)
+                self.watch_sound(hooks, self.joining(inputs, put))
             cache = None if self.source.encodes else self.cache()
             given = dict(inputs, use_cache=False) if cache is None else dict(inputs, use_cache=True, past_key_values=cache)
             if self.source.encodes and "use_cache" not in accepted(self.model):
                 given.pop("use_cache")
             ran = self.model(**self.named(given))
         for name, value in inputs.items():
-            if name != "input_features_mask":  # there is no padding
+            if name != "input_features_mask":
                 put(name, value)
+            elif len(value) > 1:  # one sound has no padding
+                put(name, value.long())
         if "pixel_values" in inputs and "pixel_values_videos" in inputs:
             for name, values in joined.items():
                 put(name, torch.cat(values, dim=1))
@@ -204,6 +207,21 @@ class Recorder:
             lambda _, __, out: put("vision_last_hidden_state", first_tensor(out).flatten(2).transpose(1, 2).clone())))
         # The embedder makes rows of tokens too.
         hooks.append(self.model.model.register_forward_hook(lambda _, __, out: put("image_features", out.image_hidden_states)))
+
+    def joining(self, inputs, put):
+        """A function that puts tensors of an encoder; of several sounds, the rows of all that are no padding, behind each other."""
+        mask = inputs.get("input_features_mask")
+        if mask is None or len(mask) == 1:
+            return put
+        shown, audio, padded = mask.sum(1).tolist(), self.source.config.audio_config, self.source.model_type == "gemma3n"
+        row = math.prod(step[0] for step in audio.sscp_conv_stride_size) if padded else 4
+        last = row * audio.conf_reduction_factor if padded else row
+
+        def joined(name, value):
+            each = row if name.startswith("encoder_hidden_states.") else last
+            rows = [value.shape[1] if count == mask.shape[1] or padded and name == "audio_features" else -(-count // each) for count in shown]
+            put(name, torch.cat([one[:kept] for one, kept in zip(value, rows)])[None])
+        return joined
 
     def watch_sound(self, hooks, put):
         """An encoder whose windows, or whose frames of one sound, become rows of the decoder."""

@@ -81,18 +81,19 @@ def made(name, rate):
     return samples
 
 
-def read(prompt, rate):
+def read(prompt, rate, path=None):
     """The mean of the channels, at the rate of the model: resampled as the pipeline of transformers does."""
     try:
         import soundfile
     except ImportError as error:
         raise Refused(IO, f"{prompt.where}: sounds need the package soundfile ({one_line(error)})")
+    path = path or prompt.audio
     try:
-        samples, stored_rate = soundfile.read(prompt.audio, dtype="float32", always_2d=True)
+        samples, stored_rate = soundfile.read(path, dtype="float32", always_2d=True)
     except FileNotFoundError:
-        raise Refused(IO, f"{prompt.where}: {prompt.audio}: no such file")
+        raise Refused(IO, f"{prompt.where}: {path}: no such file")
     except Exception as error:
-        raise Refused(BAD_INPUT, f"{prompt.where}: {prompt.audio}: is no sound that libsndfile reads: {one_line(error)}")
+        raise Refused(BAD_INPUT, f"{prompt.where}: {path}: is no sound that libsndfile reads: {one_line(error)}")
     samples = samples.T.mean(axis=0) if samples.shape[1] > 1 else samples[:, 0]
     if stored_rate == rate:
         return samples
