@@ -65,11 +65,25 @@ Status take(const Call& call, const Tensor& self, const Part& part, int drop, Te
   return {};
 }
 
-// Copies `self` to `out`, then `src` over the part. `src` has the part's shape, without `drop`.
+// Returns the values of `from` as elements of another dtype, rounded once.
+std::vector<std::byte> converted(const Tensor& from, DType dtype) {
+  std::vector<std::byte> bytes(static_cast<size_t>(from.numel * dtype_bytes(dtype)));
+  Compute compute = compute_type(from.dtype);
+  if (compute == Compute::kF32 && dtype == DType::kF64) compute = Compute::kF64;
+  dispatch(compute, [&](auto tag) {
+    const InputValues<typename decltype(tag)::type> values(from);
+    store(dtype, values.data(), bytes.data(), from.numel);
+  });
+  return bytes;
+}
+
+// Copies `self` to `out`, then `src`, converted as by a copy, over the part. `src` has the part's
+// shape, without `drop`.
 Status put(const Call& call, const Tensor& self, const Tensor& src, Part part, int drop,
            Tensor& out) {
   FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
-  FERRY_RETURN_IF_ERROR(require_same_dtype(self, src));
+  const bool converts = is_computable(src.dtype) && is_computable(out.dtype);
+  if (!converts) FERRY_RETURN_IF_ERROR(require_same_dtype(self, src));
   if (drop >= 0) {
     part.sizes.erase(drop);
     part.strides.erase(drop);
@@ -77,7 +91,10 @@ Status put(const Call& call, const Tensor& self, const Tensor& src, Part part, i
   FERRY_RETURN_IF_ERROR(require_sizes(src, part.sizes));
   FERRY_RETURN_IF_ERROR(resize(out, self.sizes));
   copy_bytes(self, out);
-  strided_copy(call.pool, part.sizes, out.element_bytes(), strided(src),
+  std::vector<std::byte> copy;
+  if (src.dtype != out.dtype) copy = converted(src, out.dtype);
+  strided_copy(call.pool, part.sizes, out.element_bytes(),
+               {copy.empty() ? src.data : copy.data(), contiguous_strides(src.sizes)},
                strided(out, part.skip, part.strides));
   return {};
 }
@@ -114,18 +131,6 @@ Status split_into(const Call& call, const Tensor& self, int dim, size_t parts,
 Status require_castable(const Tensor& part, const Tensor& out) {
   const bool numbers = is_computable(part.dtype) && is_computable(out.dtype);
   return numbers && can_cast(part.dtype, out.dtype) ? Status() : require_same_dtype(part, out);
-}
-
-// Returns the values of `from` as elements of another dtype, rounded once.
-std::vector<std::byte> converted(const Tensor& from, DType dtype) {
-  std::vector<std::byte> bytes(static_cast<size_t>(from.numel * dtype_bytes(dtype)));
-  Compute compute = compute_type(from.dtype);
-  if (compute == Compute::kF32 && dtype == DType::kF64) compute = Compute::kF64;
-  dispatch(compute, [&](auto tag) {
-    const InputValues<typename decltype(tag)::type> values(from);
-    store(dtype, values.data(), bytes.data(), from.numel);
-  });
-  return bytes;
 }
 
 // Copies tensors, in the dtype of `out`, one after the other along its dimension `dim`. `out` has

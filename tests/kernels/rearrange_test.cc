@@ -218,6 +218,12 @@ TEST(Shapes, ScattersReplaceOnePart) {
       {"aten::select_scatter.out",
        {matrix(), f32({2}, {8, 9}), integer(1), integer(1)},
        {f32({2, 3}, {0, 8, 2, 3, 9, 5})}},
+      {"aten::select_scatter.out",
+       {matrix(), i64({2}, {8, 9}), integer(1), integer(1)},
+       {f32({2, 3}, {0, 8, 2, 3, 9, 5})}},
+      {"aten::slice_scatter.out",
+       {boolean({3}, {1, 1, 0}), i64({2}, {0, 7}), integer(0), integer(1), integer(3), integer(1)},
+       {boolean({3}, {1, 0, 1})}},
   });
   check_refused({{"aten::slice_scatter.out",
                   {matrix(), matrix(), integer(1), integer(0), integer(2), integer(1)},
