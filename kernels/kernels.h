@@ -107,10 +107,10 @@ Status arange_start(const Call& call);   // start, end, step -> out
 Status et_view(const Call& call);    // self, size -> out, sharing memory
 Status view_copy(const Call& call);  // self, size -> out
 Status same_copy(const Call& call);  // self, ... -> out at args[variant], same shape and dtype
-// self, non_blocking, dim_order? -> out, row-major and of the same dtype
+// self, non_blocking, dim_order? -> out, of the same dtype. All tensors are row-major here.
 Status dim_order_copy(const Call& call);
-// Refuses a list of dimensions in this argument that is not 0, 1, 2, ...; no list means row-major.
-Status require_row_major(const Call& call, size_t argument);
+// Refuses a list of dimensions in this argument that is no permutation of those of argument 0.
+Status require_dim_order(const Call& call, size_t argument);
 Status unsqueeze(const Call& call);     // self, dim -> out
 Status squeeze_dim(const Call& call);   // self, dim -> out
 Status squeeze_dims(const Call& call);  // self, dims -> out

@@ -1,4 +1,5 @@
-// Matrix products: f32 and half precision by kernels/compute.h, f64 by compute_f64.h.
+// Matrix products: f32 and half precision by kernels/compute.h, f64 by compute_f64.h, integers
+// here.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/joined.h"
 #include "kernels/kernels.h"
+#include "kernels/typed_values.h"
 
 namespace ferry::kernels {
 namespace {
@@ -22,7 +24,26 @@ std::vector<float> as_f32(const Tensor& tensor) {
   return values;
 }
 
-// Computes out[batch,m,n] = a[batch,m,k] * b[batch,k,n] in any floating dtype, equal for all three.
+// Sums of products of integers wrap, as in torch.
+void integer_products(const Tensor& a, const Tensor& b, Tensor& out, int64_t batch, int64_t m,
+                      int64_t n, int64_t k) {
+  const InputValues<int64_t> x(a), y(b);
+  OutputValues<int64_t> sums(out);
+  for (int64_t row = 0; row < batch * m; ++row) {
+    const int64_t* matrix = y.data() + row / m * k * n;
+    for (int64_t column = 0; column < n; ++column) {
+      uint64_t sum = 0;
+      for (int64_t i = 0; i < k; ++i) {
+        sum +=
+            static_cast<uint64_t>(x[row * k + i]) * static_cast<uint64_t>(matrix[i * n + column]);
+      }
+      sums[row * n + column] = static_cast<int64_t>(sum);
+    }
+  }
+  sums.finish();
+}
+
+// Computes out[batch,m,n] = a[batch,m,k] * b[batch,k,n] in any dtype but bool, equal for all three.
 Status products(const Call& call, const Tensor& a, const Tensor& b, Tensor& out, int64_t batch,
                 int64_t m, int64_t n, int64_t k) {
   if (out.numel == 0) return {};
@@ -38,6 +59,8 @@ Status products(const Call& call, const Tensor& a, const Tensor& b, Tensor& out,
     std::vector<float> result(static_cast<size_t>(out.numel));
     kernels::bmm_f32(as_f32(a).data(), as_f32(b).data(), result.data(), batch, m, n, k, call.pool);
     store(out.dtype, result.data(), out.data, out.numel);
+  } else if (is_integral(a.dtype)) {
+    integer_products(a, b, out, batch, m, n, k);
   } else {
     return fail(ErrorCode::kUnsupported, fmt::format("a matrix product of {}", describe(a)));
   }

@@ -6,6 +6,7 @@
 #include "kernels/kernel.h"
 #include "kernels/kernels.h"
 #include "kernels/strided_copy.h"
+#include "kernels/typed_values.h"
 
 namespace ferry::kernels {
 namespace {
@@ -64,11 +65,25 @@ Status take(const Call& call, const Tensor& self, const Part& part, int drop, Te
   return {};
 }
 
-// Copies `self` to `out`, then `src` over the part. `src` has the part's shape, without `drop`.
+// Returns the values of `from` as elements of another dtype, rounded once.
+std::vector<std::byte> converted(const Tensor& from, DType dtype) {
+  std::vector<std::byte> bytes(static_cast<size_t>(from.numel * dtype_bytes(dtype)));
+  Compute compute = compute_type(from.dtype);
+  if (compute == Compute::kF32 && dtype == DType::kF64) compute = Compute::kF64;
+  dispatch(compute, [&](auto tag) {
+    const InputValues<typename decltype(tag)::type> values(from);
+    store(dtype, values.data(), bytes.data(), from.numel);
+  });
+  return bytes;
+}
+
+// Copies `self` to `out`, then `src`, converted as by a copy, over the part. `src` has the part's
+// shape, without `drop`.
 Status put(const Call& call, const Tensor& self, const Tensor& src, Part part, int drop,
            Tensor& out) {
   FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
-  FERRY_RETURN_IF_ERROR(require_same_dtype(self, src));
+  const bool converts = is_computable(src.dtype) && is_computable(out.dtype);
+  if (!converts) FERRY_RETURN_IF_ERROR(require_same_dtype(self, src));
   if (drop >= 0) {
     part.sizes.erase(drop);
     part.strides.erase(drop);
@@ -76,7 +91,10 @@ Status put(const Call& call, const Tensor& self, const Tensor& src, Part part, i
   FERRY_RETURN_IF_ERROR(require_sizes(src, part.sizes));
   FERRY_RETURN_IF_ERROR(resize(out, self.sizes));
   copy_bytes(self, out);
-  strided_copy(call.pool, part.sizes, out.element_bytes(), strided(src),
+  std::vector<std::byte> copy;
+  if (src.dtype != out.dtype) copy = converted(src, out.dtype);
+  strided_copy(call.pool, part.sizes, out.element_bytes(),
+               {copy.empty() ? src.data : copy.data(), contiguous_strides(src.sizes)},
                strided(out, part.skip, part.strides));
   return {};
 }
@@ -110,9 +128,14 @@ Status split_into(const Call& call, const Tensor& self, int dim, size_t parts,
   return bad_input(fmt::format("the parts do not add up to {}", describe(self)));
 }
 
-// Copies tensors one after the other along `dim` of `out`, which has shape `sizes`;
-// extent_of(tensor) is the size of a part in that dimension. Parts without elements are ignored.
-// The first `left_out` parts have their place, but are not copied.
+Status require_castable(const Tensor& part, const Tensor& out) {
+  const bool numbers = is_computable(part.dtype) && is_computable(out.dtype);
+  return numbers && can_cast(part.dtype, out.dtype) ? Status() : require_same_dtype(part, out);
+}
+
+// Copies tensors, in the dtype of `out`, one after the other along its dimension `dim`. `out` has
+// shape `sizes`; extent_of(tensor) is the size of a part in that dimension. Parts without elements
+// are ignored. The first `left_out` parts have their place, but are not copied.
 template <class ExtentOf>
 Status join(const Call& call, std::span<Value* const> parts, const Dims& sizes, int dim,
             const ExtentOf& extent_of, Tensor& out, int left_out = 0) {
@@ -124,8 +147,10 @@ Status join(const Call& call, std::span<Value* const> parts, const Dims& sizes, 
     Dims part = sizes;
     part[dim] = extent_of(*item->tensor);
     if (left_out-- <= 0) {
+      std::vector<std::byte> copy;
+      if (item->tensor->dtype != out.dtype) copy = converted(*item->tensor, out.dtype);
       strided_copy(call.pool, part, out.element_bytes(),
-                   {item->tensor->data, contiguous_strides(part)},
+                   {copy.empty() ? item->tensor->data : copy.data(), contiguous_strides(part)},
                    strided(out, start * strides[dim], strides));
     }
     start += part[dim];
@@ -276,7 +301,7 @@ Status cat(const Call& call) {
   for (const Value* item : items) {
     const Tensor& part = *item->tensor;
     if (is_skipped(part)) continue;
-    FERRY_RETURN_IF_ERROR(require_same_dtype(part, out));
+    FERRY_RETURN_IF_ERROR(require_castable(part, out));
     FERRY_RETURN_IF_ERROR(require_rank(part, sizes.rank()));
     const std::optional<int64_t> sum = checked_add(total, part.size(dim));
     if (!sum) return bad_input("the joined size overflows");
@@ -296,7 +321,7 @@ Status stack(const Call& call) {
   if (items.empty()) return bad_input("nothing to stack");
   const Tensor& first = *items[0]->tensor;
   for (const Value* item : items) {
-    FERRY_RETURN_IF_ERROR(require_same_dtype(*item->tensor, out));
+    FERRY_RETURN_IF_ERROR(require_castable(*item->tensor, out));
     FERRY_RETURN_IF_ERROR(require_sizes(*item->tensor, first.sizes));
   }
   if (first.rank() == kMaxRank) return bad_input("the result has too many dimensions");

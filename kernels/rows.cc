@@ -1,7 +1,9 @@
 // Operators along one dimension: softmax, running sums, normalisation, the largest values.
 #include "kernels/rows.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 #include "kernels/compute.h"
@@ -154,6 +156,37 @@ void normalize_rows(const Call& call, const NormShape& shape, const NormOperands
   for_pieces(call.pool, shape.rows, rows_per_piece(shape.length), piece);
 }
 
+bool is_nan(double x) { return std::isnan(x); }
+bool is_nan(int64_t) { return false; }
+
+// Writes the k greatest or least elements of each row, NaN being the greatest, and their places.
+// Elements of a row of the outputs are `inner` elements apart. Elements are compared as T.
+template <class T>
+void first_of_rows(const Rows& rows, int64_t inner, int64_t k, bool largest, Tensor& values,
+                   Tensor& indices) {
+  std::vector<T> row(static_cast<size_t>(rows.length));
+  std::vector<int64_t> order(row.size());
+  const auto before = [&](int64_t a, int64_t b) {
+    const T x = row[static_cast<size_t>(a)], y = row[static_cast<size_t>(b)];
+    if (is_nan(x) != is_nan(y)) return is_nan(x) == largest;
+    if (x != y && !is_nan(x)) return largest ? x > y : x < y;
+    return a < b;
+  };
+  const int64_t bytes = values.element_bytes();
+  for (int64_t r = 0; r < rows.count; ++r) {
+    const std::byte* from = rows.data + r * rows.length * bytes;
+    load(values.dtype, from, row.data(), rows.length);
+    std::iota(order.begin(), order.end(), int64_t{0});
+    std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
+    for (int64_t i = 0; i < k; ++i) {
+      const int64_t to = (r / inner * k + i) * inner + r % inner;
+      const int64_t place = order[static_cast<size_t>(i)];
+      std::memcpy(values.data + to * bytes, from + place * bytes, static_cast<size_t>(bytes));
+      indices.as<int64_t>()[to] = place;
+    }
+  }
+}
+
 }  // namespace
 
 Status softmax(const Call& call) {
@@ -224,43 +257,26 @@ Status layer_norm(const Call& call) {
 Status topk(const Call& call) {
   const Tensor& self = tensor(call, 0);
   const int64_t k = integer(call, 1);
-  const bool largest = boolean(call, 3);
   Tensor& values = tensor(call, 5);
   Tensor& indices = tensor(call, 6);
   const int dim = FERRY_TRY(wrap_dim(integer(call, 2), self.rank()));
-  if (self.rank() == 0 || dim != self.rank() - 1) {
-    return fail(ErrorCode::kUnsupported, "topk along a dimension other than the last");
-  }
-  if (k < 0 || k > self.size(dim)) {
+  const bool one = self.rank() == 0;
+  if (k < (one ? 1 : 0) || k > (one ? 1 : self.size(dim))) {
     return bad_input(fmt::format("k is {}, out of range for {}", k, describe(self)));
   }
   FERRY_RETURN_IF_ERROR(require_same_dtype(self, values));
   FERRY_RETURN_IF_ERROR(require_dtype(indices, DType::kI64));
   Dims sizes = self.sizes;
-  sizes[dim] = k;
+  if (!one) sizes[dim] = k;
   FERRY_RETURN_IF_ERROR(resize(values, sizes));
   FERRY_RETURN_IF_ERROR(resize(indices, sizes));
-  const int64_t n = self.size(dim);
-  std::vector<double> row(static_cast<size_t>(n));
-  std::vector<int64_t> order(row.size());
-  const auto before = [&](int64_t a, int64_t b) {
-    const double x = row[static_cast<size_t>(a)];
-    const double y = row[static_cast<size_t>(b)];
-    if (std::isnan(x) != std::isnan(y)) return std::isnan(x) == largest;
-    if (x != y && !std::isnan(x)) return largest ? x > y : x < y;
-    return a < b;
-  };
-  const int64_t bytes = self.element_bytes();
-  for (int64_t r = 0; n > 0 && r < self.numel / n; ++r) {
-    load(self.dtype, self.data + r * n * bytes, row.data(), n);
-    std::iota(order.begin(), order.end(), int64_t{0});
-    std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
-    for (int64_t i = 0; i < k; ++i) {
-      const int64_t from = order[static_cast<size_t>(i)];
-      store_number(values.dtype, load_number(self.dtype, self.data + (r * n + from) * bytes),
-                   values.data + (r * k + i) * bytes);
-      indices.as<int64_t>()[r * k + i] = from;
-    }
+  if (self.numel == 0) return {};
+  const Rows rows = as_rows(call, self, one ? 0 : 1U << dim);
+  const int64_t inner = one ? 1 : numel(self.sizes.span().subspan(static_cast<size_t>(dim) + 1));
+  if (is_floating(self.dtype)) {
+    first_of_rows<double>(rows, inner, k, boolean(call, 3), values, indices);
+  } else {
+    first_of_rows<int64_t>(rows, inner, k, boolean(call, 3), values, indices);
   }
   return {};
 }

@@ -145,7 +145,7 @@ Status to_copy(const Call& call) {
 }
 
 Status to_dim_order_copy(const Call& call) {
-  FERRY_RETURN_IF_ERROR(require_row_major(call, 2));
+  FERRY_RETURN_IF_ERROR(require_dim_order(call, 2));
   return to_copy(call);
 }
 

@@ -57,18 +57,19 @@ Status same_copy(const Call& call) {
   return copy_as(self, self.sizes, tensor(call, static_cast<size_t>(call.variant)));
 }
 
-Status require_row_major(const Call& call, size_t argument) {
+Status require_dim_order(const Call& call, size_t argument) {
   if (call.args[argument]->kind == Value::Kind::kNone) return {};
   const Dims order = FERRY_TRY(int_list(call, argument));
-  bool row_major = order.rank() == tensor(call, 0).rank();
-  for (int dim = 0; dim < order.rank(); ++dim) row_major = row_major && order[dim] == dim;
-  if (!row_major) return fail(ErrorCode::kUnsupported, "a dimension order other than row-major");
-  return {};
+  const int rank = tensor(call, 0).rank();
+  uint32_t seen = 0;
+  for (const int64_t dim : order) seen |= dim >= 0 && dim < rank ? 1U << dim : 0;
+  if (order.rank() == rank && seen == (1U << rank) - 1) return {};
+  return bad_input("the order of dimensions is no permutation");
 }
 
 Status dim_order_copy(const Call& call) {
   const Tensor& self = tensor(call, 0);
-  FERRY_RETURN_IF_ERROR(require_row_major(call, 2));
+  FERRY_RETURN_IF_ERROR(require_dim_order(call, 2));
   return copy_as(self, self.sizes, tensor(call, 3));
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/checked.h"
+#include "core/dim_order.h"
 #include "core/text.h"
 #include "formats/pte/op_schema.h"
 #include "kernels/kernel.h"
@@ -182,6 +183,17 @@ Status check_complex(const MethodState& state, const Step& step, size_t index,
   return {};
 }
 
+// Strides are those of the memory of the official runtime. All tensors are row-major here.
+Status check_strided(const Loading& loading, const pte::KernelCall& call, size_t index,
+                     const std::string& name) {
+  if (name != "aten::as_strided_copy.out") return {};
+  const pte::Tensor* self = loading.pte_tensor(call.args[0]);
+  if (self == nullptr || is_row_major(self->dim_order)) return {};
+  return loading.state.error(
+      ErrorCode::kUnsupported,
+      fmt::format("instruction {} ({}): an order of dimensions other than row-major", index, name));
+}
+
 Status make_kernel_step(Loading& loading, const pte::KernelCall& call, size_t index, Step& step) {
   MethodState& state = loading.state;
   const std::string name = loading.method.operators[static_cast<size_t>(call.op)].full_name();
@@ -203,6 +215,7 @@ Status make_kernel_step(Loading& loading, const pte::KernelCall& call, size_t in
   step.outs = append_tensors(loading, uses.written);
   step.args = append_values(state, call.args);
   FERRY_RETURN_IF_ERROR(check_complex(state, step, index, name));
+  FERRY_RETURN_IF_ERROR(check_strided(loading, call, index, name));
   for (int32_t id : uses.read) {
     const pte::Tensor* tensor = loading.pte_tensor(id);
     if (tensor != nullptr && tensor->external && !tensor->allocation) {

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "core/checked.h"
+#include "core/dim_order.h"
 #include "core/text.h"
 #include "formats/pte/operator_args.h"
 #include "kernels/dtypes.h"
@@ -194,11 +195,6 @@ Status check_tensor(const MethodState& state, int32_t id, const pte::Tensor& fro
   if (from.sizes.size() > kernels::kMaxRank) {
     return refuse(ErrorCode::kBadInput, "too many dimensions");
   }
-  for (size_t i = 0; i < from.dim_order.size(); ++i) {
-    if (from.dim_order[i] != i) {
-      return refuse(ErrorCode::kUnsupported, "a dimension order other than row-major");
-    }
-  }
   const std::vector<int64_t> sizes(from.sizes.begin(), from.sizes.end());
   const std::optional<int64_t> count = checked_numel(sizes);
   // The size is checked in f64, because no element is larger.
@@ -295,6 +291,9 @@ class Binder {
     return state_.disturb && from.dtype == DType::kF32 && from.sizes.size() == 1;
   }
   Status bind_planned(const pte::Tensor& from, kernels::Tensor& to);
+  // Returns stored elements of the tensor in row-major order.
+  std::span<const std::byte> row_major(const pte::Tensor& from, const kernels::Tensor& to,
+                                       std::span<const std::byte> bytes);
   // `dtype` is the dtype of the bytes.
   Status bind_constant(std::span<const std::byte> bytes, DType dtype, kernels::Tensor& to);
   Result<std::span<const std::byte>> external_bytes(const pte::Tensor& from,
@@ -327,7 +326,16 @@ Result<std::span<const std::byte>> Binder::external_bytes(const pte::Tensor& fro
   if (is_disturbed(from)) {
     return disturbed(state_, tensor.bytes.first(bytes), static_cast<uint64_t>(to.id));
   }
-  return tensor.bytes.first(bytes);
+  return row_major(from, to, tensor.bytes.first(bytes));
+}
+
+std::span<const std::byte> Binder::row_major(const pte::Tensor& from, const kernels::Tensor& to,
+                                             std::span<const std::byte> bytes) {
+  const uint64_t count = stored_bytes(from, to);
+  if (is_row_major(from.dim_order) || bytes.size() < count) return bytes;
+  const std::span<std::byte> copy = state_.memory->own_copy(bytes.first(count));
+  copy_row_major(bytes, to.sizes.span(), from.dim_order, dtype_bytes(from.dtype), copy.data());
+  return copy;
 }
 
 Status Binder::bind_constant(std::span<const std::byte> bytes, DType dtype, kernels::Tensor& to) {
@@ -354,7 +362,7 @@ Result<std::span<const std::byte>> Binder::initial_contents(const pte::Tensor& f
   if (from.data_index >= initial.size() || initial[from.data_index].size() < bytes) {
     return state_.bad(fmt::format("value {} has no initial contents {}", to.id, from.data_index));
   }
-  return initial[from.data_index].first(bytes);
+  return row_major(from, to, initial[from.data_index].first(bytes));
 }
 
 Status Binder::bind_planned(const pte::Tensor& from, kernels::Tensor& to) {
@@ -400,7 +408,7 @@ Status Binder::bind(const pte::Tensor& from, kernels::Tensor& to) {
     if (is_disturbed(from) && loading_.external.empty()) {
       bytes = disturbed(state_, bytes, static_cast<uint64_t>(to.id));
     }
-    FERRY_RETURN_IF_ERROR(bind_constant(bytes, from.dtype, to));
+    FERRY_RETURN_IF_ERROR(bind_constant(row_major(from, to, bytes), from.dtype, to));
   }
   if (to.capacity == 0) to.data = no_bytes();
   return {};

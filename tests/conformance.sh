@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-promises=(real_model mutations official_runtime official_export official_llms native_packages gguf_peers gguf_random projectors signatures adapters cards quantized_checkpoints families reference pictures videos sounds labelled_sounds listening encoder_decoders hub_names wheel)
+promises=(real_model mutations official_runtime official_export random_exports official_llms native_packages gguf_peers gguf_random projectors signatures adapters cards quantized_checkpoints families reference pictures videos sounds labelled_sounds listening encoder_decoders hub_names wheel)
 sample=() seed=1 deadline= chosen=()
 while [ $# -gt 0 ]; do
   case $1 in

@@ -20,6 +20,7 @@
 #include <unordered_set>
 
 #include "core/checked.h"
+#include "core/dim_order.h"
 #include "core/text.h"
 #include "flat_tensor_generated.h"
 #include "formats/pte/flat_file.h"
@@ -140,11 +141,9 @@ class Reader {
     const auto order = ferry::wire::copy_vector<uint8_t>(layout.dim_order());
     for (size_t i = 0; i < rank; ++i) {
       if (sizes[i] < 0) return error(fmt::format("dimension {}", sizes[i]));
-      if (std::find(order.begin(), order.end(), i) == order.end()) {
-        return error("the order of dimensions is no permutation");
-      }
     }
-    if (!std::is_sorted(order.begin(), order.end())) {
+    if (!is_permutation(order)) return error("the order of dimensions is no permutation");
+    if (!is_row_major(order)) {
       return error("dimensions out of order", ErrorCode::kUnsupported);
     }
     return sizes;

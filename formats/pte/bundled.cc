@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/checked.h"
+#include "core/dim_order.h"
 #include "core/dtype.h"
 #include "core/text.h"
 #include "formats/pte/flat_file.h"
@@ -174,11 +175,7 @@ class Reader {
     if (out.sizes.size() > kMaxRank) return bad("a tensor of more than 16 dimensions");
     const auto order = ferry::wire::copy_vector<uint8_t>(in.dim_order());
     if (order.size() != out.sizes.size()) return bad("a tensor with another number of dimensions");
-    for (size_t i = 0; i < order.size(); ++i) {
-      if (order[i] == i) continue;
-      return fail(ErrorCode::kUnsupported,
-                  fmt::format("{}: bundled program: a tensor that is not row-major", name_));
-    }
+    if (!is_permutation(order)) return bad("an order of dimensions that is no permutation");
     Shape shape(out.sizes.begin(), out.sizes.end());
     const auto count = checked_numel(shape);
     const auto bytes = count ? checked_mul<int64_t>(*count, dtype_bytes(out.dtype)) : std::nullopt;
@@ -189,7 +186,8 @@ class Reader {
     FERRY_RETURN_IF_ERROR(take(stored));
     if (stored > 0) {
       const auto* data = reinterpret_cast<const std::byte*>(in.data()->Data());
-      out.data.assign(data, data + stored);
+      out.data.resize(stored);
+      copy_row_major({data, stored}, shape, order, dtype_bytes(out.dtype), out.data.data());
     }
     return out;
   }

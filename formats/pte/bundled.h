@@ -49,7 +49,7 @@ struct BundledProgram {
 };
 
 // Checks every offset, size, dtype and dimension order, but not the program. `name` begins the
-// messages. kUnsupported for tensors that are not row-major.
+// messages.
 Result<BundledProgram> read_bundled(std::span<const std::byte> file, const std::string& name);
 
 // Calls read_program() for a program, or for the program in a bundled one.

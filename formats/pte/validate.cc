@@ -8,21 +8,12 @@
 #include <unordered_set>
 
 #include "core/checked.h"
+#include "core/dim_order.h"
 #include "core/text.h"
 #include "formats/pte/decode.h"
 
 namespace ferry::pte {
-
 namespace {
-
-bool is_permutation(const std::vector<uint8_t>& order) {
-  uint32_t seen = 0;
-  for (uint8_t dim : order) {
-    if (dim >= order.size() || (seen >> dim & 1) != 0) return false;
-    seen |= uint32_t{1} << dim;
-  }
-  return true;
-}
 
 class MethodCheck {
  public:

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "core/checked.h"
+#include "core/dim_order.h"
 #include "runner/delegate/narrow_values.h"
 #include "runner/delegate/node_rules.h"
 #include "runner/delegate/plan.h"
@@ -52,7 +53,10 @@ class Compiler {
     FERRY_RETURN_IF_ERROR(check_outputs());
     for (const Edge& edge : results_) add_edge_step(edge, narrow_result);
     find_last_uses();
-    return plan_first();
+    FERRY_RETURN_IF_ERROR(plan_first());
+    plan_.reordered.replace_by_actual(plan_.inputs, true);
+    plan_.reordered.replace_by_actual(plan_.outputs, false);
+    return {};
   }
 
  private:
@@ -101,6 +105,12 @@ class Compiler {
     return one || static_cast<size_t>(tensor.rank()) == value.dims.size();
   }
 
+  Result<Tensor*> argument(size_t place) {
+    Tensor* tensor = source_.args[place];
+    if (is_row_major(source_.orders[place])) return tensor;
+    return plan_.reordered.stand_in(*tensor, source_.orders[place], budget_);
+  }
+
   Status add_external(const xnnpack::Value& value) {
     if (value.external >= source_.args.size() || value.is_input == value.is_output ||
         value.constant != 0) {
@@ -110,7 +120,7 @@ class Compiler {
       return not_implemented(fmt::format("an argument in {}", datatype_name(value.datatype)));
     }
     const bool narrow = value.datatype != Datatype::kF32;
-    Tensor* tensor = source_.args[value.external];
+    Tensor* tensor = FERRY_TRY(argument(value.external));
     if (tensor->dtype != argument_dtype(value.datatype) || tensor->widened) {
       return bad_input(fmt::format("argument {} must be {}, not {}", value.external,
                                    dtype_name(argument_dtype(value.datatype)),

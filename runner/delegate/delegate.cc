@@ -88,8 +88,10 @@ Result<std::unique_ptr<Delegate>> compile(Loading& loading, const pte::DelegateC
   std::vector<Bytes> constants = FERRY_TRY(constants_of(loading, graph, blob));
   if (loading.state.disturb) disturb_vectors(loading, graph, index, constants);
   const std::vector<kernels::Tensor*> args = FERRY_TRY(arguments_of(loading, call));
+  std::vector<std::span<const uint8_t>> orders;
+  for (const int32_t id : call.args) orders.push_back(loading.pte_tensor(id)->dim_order);
   const auto copy = [&](Bytes bytes) { return loading.state.memory->aligned_copy(bytes); };
-  return Delegate::compile({graph, constants, args, copy, loading.state.literal,
+  return Delegate::compile({graph, constants, args, orders, copy, loading.state.literal,
                             loading.state.widen, loading.state.round_rows},
                            *loading.state.memory->delegates, loading.budget);
 }

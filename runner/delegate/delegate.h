@@ -60,6 +60,9 @@ struct DelegateSource {
   std::span<const std::span<const std::byte>> constants;
   // Arguments of the call, with their largest sizes. They must outlive the Delegate.
   std::span<kernels::Tensor* const> args;
+  // The order in which the dimensions of each lie in memory in the official runtime; empty for
+  // row-major. They must outlive the compilation.
+  std::span<const std::span<const uint8_t>> orders;
   // Returns a copy of constants that lives as long as `memory` and is aligned for f32.
   std::function<std::span<const std::byte>(std::span<const std::byte>)> aligned_copy;
   // Execute every FullyConnected separately, even if several read the same rows.

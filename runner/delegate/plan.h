@@ -15,14 +15,16 @@
 #include "kernels/quantized_linear.h"
 #include "runner/delegate/delegate.h"
 #include "runner/delegate/node_rules.h"
+#include "runner/delegate/reordered.h"
 
 namespace ferry::runner {
 
 // One value of the graph at run time.
 struct PlannedValue {
-  uint32_t id = 0;                    // id of the value in the graph
-  kernels::Tensor* tensor = nullptr;  // an argument of the call, or one of Delegate::Plan::own
-  bool is_scratch = false;            // whether it lies in scratch memory, at `offset`
+  uint32_t id = 0;  // id of the value in the graph
+  // An argument of the call, one of Delegate::Plan::own, or one that stands for an argument.
+  kernels::Tensor* tensor = nullptr;
+  bool is_scratch = false;  // whether it lies in scratch memory, at `offset`
   uint64_t offset = 0;
   size_t last = 0;           // the last step that uses the value
   kernels::Dims shape = {};  // for the last shapes of the inputs
@@ -83,6 +85,7 @@ struct Delegate::Plan {
   std::deque<kernels::Tensor> own;                // tensors of values that are no arguments
   std::deque<kernels::Value> made;                // arguments of kernels
   std::vector<kernels::Tensor*> inputs, outputs;  // arguments of the call
+  ReorderedArguments reordered;
   std::vector<size_t> input_values;  // indices into `values`; their shapes decide all others
   std::vector<ShapeRule> rules;
   std::vector<PlanStep> steps;

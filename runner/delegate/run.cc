@@ -231,22 +231,23 @@ Status Delegate::Plan::place(MemoryBudget& budget) {
 }
 
 Status Delegate::run(ThreadPool& pool) {
+  FERRY_RETURN_IF_ERROR(plan_->reordered.read(pool));
   FERRY_RETURN_IF_ERROR(prepare(*plan_));
   for (PlanStep& step : plan_->steps) {
     Status status =
         step.linear ? run_linear(*plan_, step, pool) : step.run({step.args, step.variant, pool});
     if (!status) return Failure(plan_->at_node(step.node, std::move(status).error()));
   }
-  return {};
+  return plan_->reordered.write(pool);
 }
 
 bool Delegate::is_linear() const {
-  return plan_->steps.size() == 1 && plan_->steps[0].linear &&
+  return plan_->reordered.empty() && plan_->steps.size() == 1 && plan_->steps[0].linear &&
          plan_->steps[0].linear->products.size() == 1 && plan_->inputs.size() == 1;
 }
 
 bool Delegate::is_by_rows() const {
-  return plan_->inputs.size() == 1 &&
+  return plan_->reordered.empty() && plan_->inputs.size() == 1 &&
          std::ranges::all_of(plan_->steps, [](const PlanStep& step) { return bool(step.linear); });
 }
 

@@ -59,6 +59,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values("official_images/adaptive", "official_images/adaptive1-x",
                     "official_images/avgpool_ceil", "official_images/avgpool_nopad-x",
                     "official_images/bilinear", "official_images/bilinear_corners-x",
+                    "official_images/channels_last", "official_images/channels_last-x",
+                    "official_images/channels_last-q", "official_images/channels_last_inside",
                     "official_images/conv2d_depthwise", "official_images/conv2d_depthwise_mult-x",
                     "official_images/conv2d_grouped-x", "official_images/conv2d_relu6-q",
                     "official_images/conv2d_strided-x", "official_images/conv_transpose2d-x",

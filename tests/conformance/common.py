@@ -35,12 +35,14 @@ class Wrong(Exception):
 class Promise:
     """Runs cases, prints each with its seconds, and counts those that hold."""
 
-    def __init__(self, description):
+    def __init__(self, description, count=None):
         parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
         parser.add_argument("--ferry", default=str(ROOT / "build/release/bin/ferry"), help="the program to test")
         parser.add_argument("--sample", action="store_true", help="fewer cases, for CI")
         parser.add_argument("--seed", type=int, default=1, help="of whatever is random")
         parser.add_argument("--only", default="", help="cases whose names have this text")
+        if count:
+            parser.add_argument("--count", type=int, default=count, help="draws")
         self.options = parser.parse_args()
         self.sample, self.seed = self.options.sample, self.options.seed
         self.held = self.count = 0

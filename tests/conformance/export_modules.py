@@ -106,4 +106,11 @@ def modules():
         state=(Counter(), (torch.randn(4),)), conv1d=(nn.Conv1d(6, 8, 3, padding=1), (x,)), conv2d=(nn.Conv2d(8, 4, 3, padding=1), (image,)),
         depthwise=(nn.Conv2d(8, 8, 3, groups=8, stride=2), (image,)), conv_transpose=(nn.ConvTranspose2d(8, 4, 2, stride=2), (image,)), batch_norm=(nn.BatchNorm2d(8), (image,)), group_norm=(nn.GroupNorm(2, 8), (image,)),
         max_pool=(nn.MaxPool2d(2), (image,)), avg_pool=(nn.AvgPool2d(3, 2), (image,)), adaptive_pool=(nn.AdaptiveAvgPool2d(1), (image,)), upsample=(nn.Upsample(scale_factor=2), (image,)), bilinear=(nn.Upsample(scale_factor=2, mode="bilinear"), (image,)))
+    last = torch.channels_last
+    out.update(
+        channels_last=(nn.Sequential(nn.Conv2d(8, 4, 3, padding=1), nn.ReLU()), (image.to(memory_format=last),)),
+        channels_last_inside=(nn.Sequential(Of(lambda t: t.to(memory_format=last)), nn.Conv2d(8, 4, 3), Of(lambda t: t.contiguous() + 1)), (image,)),
+        channels_last_flat=(nn.Sequential(nn.Conv2d(8, 4, 3, 3), nn.Flatten(), nn.Linear(64, 5)), (image.to(memory_format=last),)),
+        channels_last_joined=(Of(lambda a, b: torch.cat([a * 2, b.clone(memory_format=last)], 1)), (image.to(memory_format=last), image)),
+        mixed_cat=(Of(lambda a, b: torch.cat([a > 0, b], 1)), (x, y)), topk_middle=(Of(lambda t: tuple(t.topk(2, 1))), (x,)))
     return {name: (module.eval(), inputs) for name, (module, inputs) in out.items()}

@@ -329,8 +329,11 @@ def mask(at, n, length, size, window):
     return out.reshape(1, 1, length, size)
 
 
-def outputs_of(path, calls, data=None, method="forward"):
-    """Outputs of each call (a list of arrays) of a method of any program, as arrays."""
+def outputs_of(path, calls, data=None, method="forward", last=()):
+    """Outputs of each call (a list of arrays) of a method of any program, as arrays. `last`: inputs that have their channels last in memory."""
     forward = load_program(path, data).load_method(method)
-    return [[o.clone().numpy() for o in forward.call(tuple(torch.from_numpy(v.copy()) for v in call)) if hasattr(o, "numpy")]
+    def given(place, value):
+        tensor = torch.from_numpy(value.copy())
+        return tensor.to(memory_format=torch.channels_last) if place in last else tensor
+    return [[o.clone().contiguous().numpy() for o in forward.call(tuple(given(*item) for item in enumerate(call))) if hasattr(o, "numpy")]
             for call in calls]

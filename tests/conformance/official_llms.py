@@ -199,14 +199,14 @@ def own_logits(bundle, ids, length):
     return torch.stack(out).numpy()
 
 
-def sink_in_runner(promise, runtime):
+def sink_in_runner(promise, runtime, positions):
     """ExecuTorch's TextLLMRunner goes on as long as it is asked to, with the tokens of ferry run; the prompt is longer than the caches."""
     folder = promise.folder / str(promise.count)
     folder.mkdir()
     llm_models.save("llama3_2", folder, promise.seed)
     checkpoint = folder / "checkpoint"
     (checkpoint / "tokenizer.json").write_text(official.tokenizer_of_ids(96))
-    options = ("--dtype", "f32", "--attention-sink", "4,12", "--layout", "one-program", "--overwrite")
+    options = ("--dtype", "f32", "--attention-sink", "4,12", "--sink-positions", positions, "--layout", "one-program", "--overwrite")
     ids = [(7 * i * i + 13 * i + 5) % 96 for i in range(40)]
     run = Ferry("run", convert(checkpoint, folder / "bundle", *options), "--tokens", ",".join(map(str, ids)), "--max-new", SINK_NEW, "--greedy",
                 "--ignore-eos", "--json").ends_with(0)
@@ -274,7 +274,8 @@ def main():
             kind = "XNNPACK" if xnnpack else "portable"
             promise.case(f"attention sink of ferry convert, {name}, {kind}", own_sink, promise, runtime, name, xnnpack)
         promise.case(f"attention sink of ferry convert, positions in the text, {name}", text_positions, promise, runtime, name)
-    promise.case("attention sink of ferry convert, TextLLMRunner", sink_in_runner, promise, runtime)
+    for positions in ("caches", "text"):
+        promise.case(f"attention sink of ferry convert, positions in the {positions}, TextLLMRunner", sink_in_runner, promise, runtime, positions)
     for name in () if promise.sample else llm_models.MODELS:
         for kind in KINDS if name == "llama3_2" else EVERY:
             promise.case(f"export_llm, {name}, {kind}", exported, promise, runtime, name, kind)

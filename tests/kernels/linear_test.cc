@@ -82,6 +82,20 @@ TEST(Matrix, Products) {
   }
 }
 
+TEST(Matrix, ProductsOfIntegersAreExactAndWrap) {
+  const double large = 4611686018427387904.0;  // 2^62
+  const auto i8 = [](Shape shape, std::vector<double> values) {
+    return Values{DType::kI8, std::move(shape), std::move(values)};
+  };
+  check_cases({
+      {"aten::mm.out", {i64({1, 2}, {3, -5}), i64({2, 1}, {7, 11})}, {i64({1, 1}, {-34})}},
+      {"aten::mm.out", {i64({1, 1}, {large}), i64({1, 1}, {4})}, {i64({1, 1}, {0})}},
+      {"aten::bmm.out",
+       {i8({2, 1, 1}, {100, 2}), i8({2, 1, 2}, {2, 1, 3, 4})},
+       {i8({2, 1, 2}, {-56, 100, 6, 8})}},
+  });
+}
+
 TEST(Matrix, ProductsOfNothingAreZero) {
   check_cases({
       {"aten::mm.out", {f32({2, 0}, {}), f32({0, 1}, {})}, {f32({2, 1}, {0, 0})}},

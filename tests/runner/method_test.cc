@@ -330,10 +330,6 @@ TEST(MethodLoad, RefusesWhatItCannotExecute) {
   delegated.loaded().data.delegates.resize(1);
   expect_load_error(delegated, ErrorCode::kUnsupported, "parts are delegated to 'CoreMLBackend'");
 
-  ProgramBuilder layout;
-  layout.tensor(layout.planned(DType::kF32, {2, 2})).dim_order = {1, 0};
-  expect_load_error(layout, ErrorCode::kUnsupported, "dimension order");
-
   ProgramBuilder dtype;
   dtype.tensor(dtype.planned(DType::kU8, {2})).dtype = DType::kF8E4M3;
   expect_load_error(dtype, ErrorCode::kUnsupported, "dtype f8");

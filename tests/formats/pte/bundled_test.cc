@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace ferry::pte::bundled_test {
@@ -50,6 +51,27 @@ TEST(BundledTest, WhatIsWrittenIsRead) {
     EXPECT_TRUE(std::get<bool>(test.inputs[2]));
     EXPECT_EQ(std::get<double>(test.inputs[3]), 0.5);
     EXPECT_TRUE(std::get<TestTensor>(test.expected[0]).sizes.empty());
+  }
+}
+
+// The order of the dimensions of the first input is its length and {0, 1}.
+TEST(BundledTest, TensorsInAnotherOrderAreReadRowMajor) {
+  std::vector<std::byte> file = file_of(suites(), 8);
+  const auto bytes = [](std::initializer_list<int> list) {
+    std::vector<std::byte> out;
+    for (const int value : list) out.push_back(static_cast<std::byte>(value));
+    return out;
+  };
+  const std::vector<std::byte> order = bytes({2, 0, 0, 0, 0, 1}),
+                               columns = bytes({2, 0, 0, 0, 1, 0});
+  for (auto at = file.begin();; std::ranges::copy(columns, at)) {
+    at = std::search(at, file.end(), order.begin(), order.end());
+    if (at == file.end()) break;
+  }
+  const auto read = read_bundled(file, "f");
+  ASSERT_TRUE(read.has_value()) << read.error().message;
+  for (const TestCase& test : read->suites[0].cases) {
+    EXPECT_EQ(std::get<TestTensor>(test.inputs[0]).data, floats({}, {1, 3, 5, 2, 4, 6}).data);
   }
 }
 

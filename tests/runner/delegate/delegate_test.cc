@@ -163,6 +163,38 @@ TEST(Delegate, ShapesFollowFromThoseOfTheInputs) {
   }
 }
 
+// Images [batch, channels, height, width] are [batch, height, width, channels] to the graph.
+TEST(Delegate, ArgumentsWithTheirChannelsLast) {
+  GraphRunner runner;
+  runner.order = {0, 2, 3, 1};
+  const uint32_t x = runner.dynamic_input({1, 2, 1, 3});
+  runner.add(NodeKind::kConcatenate2, {x, x}, runner.dynamic_output({1, 4, 1, 3})).numbers = {3};
+  for (const int64_t width : {3, 2, 3}) {
+    Floats values;
+    for (int64_t i = 0; i < 2 * width; ++i) values.push_back(static_cast<float>(i));
+    Floats want = values;
+    want.insert(want.end(), values.begin(), values.end());
+    runner.set(0, {{1, 2, 1, width}, values});
+    const auto outputs = runner.run();
+    ASSERT_TRUE(outputs) << outputs.error().message;
+    EXPECT_EQ(outputs->at(0).sizes, (kernels::Dims{1, 4, 1, width}));
+    EXPECT_EQ(outputs->at(0).values, want);
+  }
+}
+
+TEST(Delegate, CopiesOfArgumentsCountAsMemory) {
+  GraphRunner runner;
+  runner.order = {1, 0};
+  const uint32_t x = runner.input({{2, 3}, {1, 2, 3, 4, 5, 6}});
+  runner.add(NodeKind::kSquare, {x}, runner.output({2, 3}));
+  runner.memory_bytes = 2 * 6 * sizeof(float) - 1;
+  EXPECT_FALSE(runner.run());
+  runner.memory_bytes += 1;
+  const auto outputs = runner.run();
+  ASSERT_TRUE(outputs) << outputs.error().message;
+  EXPECT_EQ(outputs->at(0).values, (Floats{1, 4, 9, 16, 25, 36}));
+}
+
 TEST(Delegate, AnOutputBeyondItsMemoryIsRefused) {
   GraphRunner runner;
   const uint32_t x = runner.dynamic_input({4});

@@ -28,6 +28,7 @@ class GraphRunner {
   xnnpack::Graph graph;
   bool literal = false, widen = false, round_rows = false;
   uint64_t memory_bytes = 1 << 20;
+  std::vector<uint8_t> order = {};  // of the dimensions of all arguments in memory
 
   uint32_t input(const Input& input) {
     const uint32_t id = argument(input.sizes, /*dynamic=*/false, /*is_input=*/true);
@@ -84,11 +85,12 @@ class GraphRunner {
   Status compile() {
     std::vector<std::span<const std::byte>> constants;
     for (const std::vector<std::byte>& bytes : bytes_) constants.emplace_back(bytes);
+    std::vector<std::span<const uint8_t>> orders(args_.size(), order);
     const auto copy = [](std::span<const std::byte> bytes) { return bytes; };
     MemoryBudget budget(memory_bytes);
     memory_ = std::make_unique<DelegateMemory>(/*poison=*/true);
     delegate_ = FERRY_TRY(Delegate::compile(
-        {graph, constants, args_, copy, literal, widen, round_rows}, *memory_, budget));
+        {graph, constants, args_, orders, copy, literal, widen, round_rows}, *memory_, budget));
     return {};
   }
 
