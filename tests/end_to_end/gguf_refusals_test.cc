@@ -1,4 +1,4 @@
-// What --to gguf refuses, because a file cannot say it or llama.cpp does not read it.
+// Refusals of --to gguf: files cannot say it, or llama.cpp does not read it.
 #include <gtest/gtest.h>
 
 #include <filesystem>
