@@ -1,6 +1,7 @@
 // GIF: the first frame, as Pillow shows it. Source: Graphics Interchange Format 89a.
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstring>
 
 #include "core/checked.h"
@@ -254,6 +255,15 @@ Status read_indices(GifReader& reader, GifRows& rows, const std::string& where) 
   return {};
 }
 
+// A small file may state a huge canvas, so that rows are copied.
+void fill(Image& image, const GifColour& colour) {
+  const size_t row = image.row_bytes();
+  for (size_t i = 0; i < row; ++i) image.rgb[i] = colour[i % 3];
+  for (size_t at = row; at < image.rgb.size(); at += row) {
+    std::copy_n(image.rgb.begin(), row, image.rgb.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+}
+
 }  // namespace
 
 Result<Decoded> decode_gif(Bytes file, const std::string& where) {
@@ -262,7 +272,7 @@ Result<Decoded> decode_gif(Bytes file, const std::string& where) {
   Decoded out{make_image(frame.canvas)};
   const GifColour& outside = frame.colours[frame.outside];
   if (frame.transparent) out.image.clear = outside;
-  for (size_t i = 0; i < out.image.rgb.size(); ++i) out.image.rgb[i] = outside[i % 3];
+  fill(out.image, outside);
   GifRows rows(frame, out.image);
   FERRY_RETURN_IF_ERROR(read_indices(reader, rows, where));
   return out;

@@ -17,7 +17,7 @@ set(checkpoint_may core formats converters packer/bundle_reader.h packer/bundle_
 set(runner_may core formats/pte formats/ptd formats/xnnpack packer/manifest.h packer/bundle_reader.h
     kernels runner)
 set(prompt_may core formats/safetensors packer/bundle_reader.h text media runner prompt)
-set(plan_may core graph converters packer text media/settings.h prompt/image_processor.h checkpoint plan)
+set(plan_may core graph converters packer text media/settings.h media/video_settings.h prompt/image_processor.h checkpoint plan)
 set(proof_may core formats graph kernels/common_target.h kernels/compute.h kernels/quantized_linear.h calibration converters packer runner text media prompt checkpoint plan signing
     proof)
 set(conversion_may core formats graph kernels/block_linear.h converters packer dialects runner text checkpoint plan proof signing conversion)
