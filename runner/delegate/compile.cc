@@ -192,14 +192,13 @@ class Compiler {
   Status widen(size_t value) {
     PlannedValue& planned = plan_.values[value];
     if (planned.tensor != nullptr) return {};
-    const std::vector<float> values =
-        FERRY_TRY(widened_constant(*graph_values_[value], source_.constants));
+    const std::vector<float>& values = plan_.widened.emplace_back(
+        FERRY_TRY(widened_constant(*graph_values_[value], source_.constants)));
     Tensor& tensor = plan_.own.emplace_back();
     tensor.id = static_cast<int32_t>(planned.id);
     tensor.sizes = planned.shape;
     tensor.numel = std::ssize(values);
-    tensor.data = const_cast<std::byte*>(
-        source_.aligned_copy(std::as_bytes(std::span(values))).data());  // read only
+    tensor.data = const_cast<std::byte*>(std::as_bytes(std::span(values)).data());  // read only
     planned.tensor = &tensor;
     return {};
   }

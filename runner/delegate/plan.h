@@ -83,6 +83,7 @@ struct Delegate::Plan {
   std::vector<xnnpack::Node> nodes;
   std::vector<PlannedValue> values;
   std::deque<kernels::Tensor> own;                // tensors of values that are no arguments
+  std::deque<std::vector<float>> widened;         // constants in other types than f32
   std::deque<kernels::Value> made;                // arguments of kernels
   std::vector<kernels::Tensor*> inputs, outputs;  // arguments of the call
   ReorderedArguments reordered;

@@ -2,6 +2,7 @@
 // definitions of the nodes.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -180,6 +181,25 @@ TEST(Delegate, ArgumentsWithTheirChannelsLast) {
     EXPECT_EQ(outputs->at(0).sizes, (kernels::Dims{1, 4, 1, width}));
     EXPECT_EQ(outputs->at(0).values, want);
   }
+}
+
+// Numbers that codes stand for are made one after the other, from memory that may be the same.
+TEST(Delegate, ConstantsOfCodesAreKeptApart) {
+  GraphRunner runner;
+  const auto constant = [&](uint32_t four_codes) {
+    const uint32_t id = runner.constant({{64}, Floats(16, std::bit_cast<float>(four_codes))});
+    runner.graph.values.back().datatype = xnnpack::Datatype::kQInt8;
+    runner.graph.values.back().quantization = xnnpack::PerTensor{0.5F, 0};
+    return id;
+  };
+  const uint32_t x = runner.input({{64}, Floats(64, 1)});
+  const uint32_t two = constant(0x04040404), three = constant(0x06060606);
+  const uint32_t twice = runner.inner({64});
+  runner.add(NodeKind::kMultiply, {x, two}, twice);
+  runner.add(NodeKind::kMultiply, {twice, three}, runner.output({64}));
+  const auto outputs = runner.run();
+  ASSERT_TRUE(outputs) << outputs.error().message;
+  EXPECT_EQ(outputs->at(0).values, Floats(64, 6));
 }
 
 TEST(Delegate, CopiesOfArgumentsCountAsMemory) {
