@@ -40,7 +40,7 @@ constexpr ByteOrder kOrders[] = {
 constexpr Masks kMasks24 = {0xFF0000, 0xFF00, 0xFF, 0x0};
 constexpr Masks kMasks565 = {0xF800, 0x7E0, 0x1F, 0x0}, kMasks555 = {0x7C00, 0x3E0, 0x1F, 0x0};
 
-// What the pixels of a file are.
+// The kinds of pixels of a file.
 enum class BmpPixels : uint8_t {
   kBits,     // one bit: black or white
   kGray,     // one byte: a level of gray
@@ -315,7 +315,7 @@ class BmpFile {
   BmpPixels kind_ = BmpPixels::kIndices;
   ByteOrder order_ = {{}, 2, 1, 0};
   std::array<std::array<uint8_t, 3>, 256> table_ = {};
-  // Of runs: the position in the file, the pixels so far, and the column that a run begins at.
+  // The position in the file, the pixels so far, and the column that a run begins at.
   uint64_t at_ = 0, column_ = 0;
   std::vector<uint8_t> pixels_ = {};
 };

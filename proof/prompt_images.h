@@ -45,8 +45,8 @@ struct PromptImages {
   int64_t block_rows = 1;  // the rows that so many frames become
   // The rows of such a sound, where they do not follow from its frames; its model hears padding.
   int64_t padded_rows = 0;
-  // Of several sounds of any number of frames, or of one with padding: the frames of each that are
-  // none. Otherwise empty.
+  // How many frames of each sound are no padding, where there are several sounds of any number of
+  // frames, or one with padding. Otherwise empty.
   std::vector<int64_t> shown_frames = {};
   int64_t causal_frames = 0;  // of a row of the layers, where no row sees those behind it
   int64_t width = 0;          // hidden_size: the first columns of a row are the embedding
