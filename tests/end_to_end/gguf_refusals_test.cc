@@ -21,7 +21,7 @@ Outcome to_gguf(const std::string& checkpoint, const std::string& out) {
 }
 
 // Readers of GGUF files take these numbers as constants, and no key changes them.
-TEST(GgufRefusals, WhatItCannotSayIsRefusedByName) {
+TEST(GgufRefusals, WhatAFileCannotSay) {
   struct Case {
     const char* checkpoint;
     Json change;
@@ -127,73 +127,80 @@ TEST(GgufRefusals, WhatItCannotSayIsRefusedByName) {
   }
 }
 
-// Leaves tensors out of a checkpoint.
-void keep(TensorFile& file, const std::function<bool(const std::string&)>& kept) {
-  TensorFile left = file;
-  left.header.clear();
-  left.data.clear();
-  for (const auto& [name, row] : file.header.items()) {
-    if (name == "__metadata__" || !kept(name)) continue;
-    left.append(name, row["dtype"], row["shape"], file.bytes_of(name));
-  }
-  file = left;
-}
+using Kept = std::function<bool(const std::string& tensor)>;
 
-// Readers need the biases of starcoder2.
-TEST(GgufRefusals, Starcoder2WithoutBiasesIsRefused) {
+// Expects that a checkpoint with these tensors left and this config changed is refused.
+void expect_refused(const char* name, const Kept& kept, const Json& change, const char* reason) {
+  SCOPED_TRACE(name);
   const TempDir dir;
-  const std::string source = changed_checkpoint(dir, "golden/starcoder2", [](TensorFile& file) {
-    keep(file, [](const std::string& name) {
-      return !name.ends_with("proj.bias") && !name.ends_with("c_fc.bias");
-    });
+  const std::string source = changed_checkpoint(dir, name, [&](TensorFile& file) {
+    TensorFile left = file;
+    left.header.clear();
+    left.data.clear();
+    for (const auto& [tensor, row] : file.header.items()) {
+      if (tensor == "__metadata__" || !kept(tensor)) continue;
+      left.append(tensor, row["dtype"], row["shape"], file.bytes_of(tensor));
+    }
+    file = left;
   });
-  change_config(source, {{"use_bias", false}});
+  change_config(source, change);
   const Outcome outcome = to_gguf(source, dir / "m.gguf");
   EXPECT_EQ(outcome.code, 4) << outcome.err;
-  EXPECT_NE(outcome.err.find("has no tensor for 'blk.0.attn_output.bias'"), std::string::npos)
-      << outcome.err;
+  EXPECT_NE(outcome.err.find(reason), std::string::npos) << outcome.err;
+}
+
+bool is_of_first_layer(const std::string& tensor) {
+  return tensor.find(".layers.") == std::string::npos ||
+         tensor.find(".layers.0.") != std::string::npos;
+}
+
+TEST(GgufRefusals, BiasesThatReadersNeed) {
+  expect_refused(
+      "golden/starcoder2",
+      [](const std::string& tensor) {
+        return !tensor.ends_with("proj.bias") && !tensor.ends_with("c_fc.bias");
+      },
+      {{"use_bias", false}}, "has no tensor for 'blk.0.attn_output.bias'");
+  expect_refused(
+      "golden/gpt_oss",
+      [](const std::string& tensor) {
+        return tensor.find("self_attn") == std::string::npos || !tensor.ends_with(".bias");
+      },
+      {{"attention_bias", false}}, "has no tensor for 'blk.0.attn_q.bias'");
+}
+
+// llama.cpp does not open a file of this architecture with a bias of the output of attention.
+TEST(GgufRefusals, BiasesThatReadersDoNotTake) {
+  expect_refused(
+      "golden/cohere",
+      [](const std::string& tensor) {
+        return tensor.find("_norm.") == std::string::npos ||
+               tensor.find("self_attn") == std::string::npos;
+      },
+      {{"use_qk_norm", false}}, "model.layers.0.self_attn.o_proj.bias");
 }
 
 // llama.cpp does not open files of these architectures whose layers are all dense.
-TEST(GgufRefusals, MixturesWithoutExpertsAreRefused) {
-  const std::pair<const char*, Json> kDense[] = {
-      {"golden/ernie4_5_moe_plain", {{"num_hidden_layers", 1}, {"moe_layer_end_index", 1}}},
-      {"golden/exaone_moe",
-       {{"num_hidden_layers", 1},
-        {"layer_types", {"sliding_attention"}},
-        {"mlp_layer_types", {"dense"}}}}};
-  for (const auto& [name, change] : kDense) {
-    const TempDir dir;
-    const std::string source = changed_checkpoint(dir, name, [](TensorFile& file) {
-      keep(file, [](const std::string& tensor) {
-        return tensor.find(".layers.") == std::string::npos ||
-               tensor.find(".layers.0.") != std::string::npos;
-      });
-    });
-    change_config(source, change);
-    const Outcome outcome = to_gguf(source, dir / "m.gguf");
-    EXPECT_EQ(outcome.code, 4) << name << outcome.err;
-    EXPECT_NE(outcome.err.find("'num_experts' or none is used"), std::string::npos) << outcome.err;
-  }
+TEST(GgufRefusals, MixturesWithoutExperts) {
+  constexpr const char* kReason = "'num_experts' or none is used";
+  expect_refused("golden/ernie4_5_moe_plain", is_of_first_layer,
+                 {{"num_hidden_layers", 1}, {"moe_layer_end_index", 1}}, kReason);
+  expect_refused("golden/exaone_moe", is_of_first_layer,
+                 {{"num_hidden_layers", 1},
+                  {"layer_types", {"sliding_attention"}},
+                  {"mlp_layer_types", {"dense"}}},
+                 kReason);
 }
 
-// Readers need the biases of gpt-oss.
-TEST(GgufRefusals, GptOssWithoutBiasesIsRefused) {
-  const TempDir dir;
-  const std::string source = changed_checkpoint(dir, "golden/gpt_oss", [](TensorFile& file) {
-    keep(file, [](const std::string& name) {
-      return name.find("self_attn") == std::string::npos || !name.ends_with(".bias");
-    });
-  });
-  change_config(source, {{"attention_bias", false}});
-  const Outcome outcome = to_gguf(source, dir / "m.gguf");
-  EXPECT_EQ(outcome.code, 4) << outcome.err;
-  EXPECT_NE(outcome.err.find("has no tensor for 'blk.0.attn_q.bias'"), std::string::npos)
-      << outcome.err;
+// llama.cpp ends its process where no layer has full attention.
+TEST(GgufRefusals, Qwen3NextWithoutFullAttention) {
+  expect_refused("golden/qwen3_next_moe", is_of_first_layer,
+                 {{"num_hidden_layers", 1}, {"layer_types", {"linear_attention"}}},
+                 "'layer_types' has no layer of full attention");
 }
 
 // llama.cpp gives a pair of dimensions whose section is full no position.
-TEST(GgufRefusals, SectionsThatLeavePairsUnturnedAreRefused) {
+TEST(GgufRefusals, SectionsThatLeavePairsUnturned) {
   struct Case {
     Json sections;
     double theta;
@@ -227,7 +234,7 @@ TEST(GgufRefusals, SectionsThatLeavePairsUnturnedAreRefused) {
 }
 
 // llama.cpp does not open a file whose heads do not share the hidden size.
-TEST(GgufRefusals, Cohere2WithHeadsOfTheirOwnSizeIsRefused) {
+TEST(GgufRefusals, Cohere2WithHeadsOfTheirOwnSize) {
   const TempDir dir;
   const Outcome outcome = to_gguf(fixture("golden/cohere2_head_dim"), dir / "m.gguf");
   EXPECT_EQ(outcome.code, 4) << outcome.err;
@@ -236,38 +243,7 @@ TEST(GgufRefusals, Cohere2WithHeadsOfTheirOwnSizeIsRefused) {
       << outcome.err;
 }
 
-// llama.cpp does not open a file of this architecture with a bias of the output of attention.
-TEST(GgufRefusals, CohereWithBiasesIsRefused) {
-  const TempDir dir;
-  const std::string source = changed_checkpoint(dir, "golden/cohere", [](TensorFile& file) {
-    keep(file, [](const std::string& name) {
-      return name.find("_norm.") == std::string::npos ||
-             name.find("self_attn") == std::string::npos;
-    });
-  });
-  change_config(source, {{"use_qk_norm", false}});
-  const Outcome outcome = to_gguf(source, dir / "m.gguf");
-  EXPECT_EQ(outcome.code, 4) << outcome.err;
-  EXPECT_NE(outcome.err.find("model.layers.0.self_attn.o_proj.bias"), std::string::npos)
-      << outcome.err;
-}
-
-// llama.cpp ends its process where no layer has full attention.
-TEST(GgufRefusals, Qwen3NextWithoutFullAttentionIsRefused) {
-  const TempDir dir;
-  const std::string source = changed_checkpoint(dir, "golden/qwen3_next_moe", [](TensorFile& file) {
-    keep(file, [](const std::string& name) {
-      return !name.starts_with("model.layers.") || name.starts_with("model.layers.0.");
-    });
-  });
-  change_config(source, {{"num_hidden_layers", 1}, {"layer_types", {"linear_attention"}}});
-  const Outcome outcome = to_gguf(source, dir / "m.gguf");
-  EXPECT_EQ(outcome.code, 4) << outcome.err;
-  EXPECT_NE(outcome.err.find("'layer_types' has no layer of full attention"), std::string::npos)
-      << outcome.err;
-}
-
-TEST(GgufRefusals, FamiliesAndTensorsWithoutAPlaceAreRefused) {
+TEST(GgufRefusals, FamiliesAndTensorsWithoutAPlace) {
   const TempDir dir;
   const Outcome family = to_gguf(fixture("golden/codegen"), dir / "m.gguf");
   EXPECT_EQ(family.code, 4);
