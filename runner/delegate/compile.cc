@@ -145,6 +145,9 @@ class Compiler {
     } else if (value.is_output) {
       return bad_input(fmt::format("argument {} is an output twice", value.external));
     }
+    if (value.is_output && tensor != source_.args[value.external]) {
+      plan_.reordered_outputs.push_back({plan_.values.size() - 1, kept});
+    }
     if (value.is_input) {
       plan_.input_values.push_back(plan_.values.size() - 1);
       made_[kept] = true;

@@ -87,6 +87,11 @@ struct Delegate::Plan {
   std::deque<kernels::Value> made;                // arguments of kernels
   std::vector<kernels::Tensor*> inputs, outputs;  // arguments of the call
   ReorderedArguments reordered;
+  // Values that stand for outputs in another order, and those whose shapes they have.
+  struct ReorderedOutput {
+    size_t value, shape;
+  };
+  std::vector<ReorderedOutput> reordered_outputs;
   std::vector<size_t> input_values;  // indices into `values`; their shapes decide all others
   std::vector<ShapeRule> rules;
   std::vector<PlanStep> steps;

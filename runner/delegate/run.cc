@@ -233,6 +233,11 @@ Status Delegate::Plan::place(MemoryBudget& budget) {
 Status Delegate::run(ThreadPool& pool) {
   FERRY_RETURN_IF_ERROR(plan_->reordered.read(pool));
   FERRY_RETURN_IF_ERROR(prepare(*plan_));
+  // Steps of images do not resize what they write: in row-major graphs they write scratch memory.
+  for (const Plan::ReorderedOutput& output : plan_->reordered_outputs) {
+    FERRY_RETURN_IF_ERROR(
+        kernels::resize(*plan_->values[output.value].tensor, plan_->values[output.shape].shape));
+  }
   for (PlanStep& step : plan_->steps) {
     Status status =
         step.linear ? run_linear(*plan_, step, pool) : step.run({step.args, step.variant, pool});

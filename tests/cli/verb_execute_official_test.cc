@@ -54,6 +54,18 @@ TEST_P(ExecuteOfficial, GivesWhatTheOfficialRuntimeGives) {
   }
 }
 
+// Three images, where the program states six at most.
+TEST(ExecuteChannelsLast, PoolsAnyNumberOfImages) {
+  const std::string base = fixture("official_images/channels_last_pool-x");
+  const TempDir dir;
+  write_bytes(dir / "script", base + ".in0_0.bin@3,3,2,8\n");
+  const Outcome run = run_ferry(
+      {"execute", base + ".pte", "--script", dir / "script", "--outdir", dir / "out", "--poison"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  expect_close_values(dir / "out/run0_out0.bin", base + ".ref0_0.bin");
+  EXPECT_EQ(run_ferry({"inspect", base + ".pte"}).code, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     OneOperator, ExecuteOfficial,
     testing::Values("official_images/adaptive", "official_images/adaptive1-x",

@@ -5,7 +5,8 @@ that may vary. `ferry execute` is compared with eager torch on three random inpu
 the official runtime from torch, or 8 times what the outputs of torch move when the inputs are moved by one unit in the last place. Where XNNPACK
 computes something else than torch, in ferry as in the official runtime, ferry is within 1e-5 of the latter.
 
-Draws that the exporter does not export are drawn again. A program with an operator that ferry does not have is held where ferry refuses it by name.
+Draws that the exporter does not export are drawn again. A program with an operator that ferry does not have is held where ferry refuses it by name,
+and one that is malformed (its exporter states shapes that its operators do not give) where neither runtime executes it.
 """
 import random
 import shutil
@@ -55,6 +56,14 @@ def distance(ours, theirs):
     return out
 
 
+def outputs_of_official(runtime, folder, calls, last):
+    """None where the official runtime does not execute the program for all of the calls, which its own exporter made."""
+    try:
+        return runtime(official.outputs_of, folder / "program.pte", calls, None, "forward", last)
+    except (RuntimeError, Wrong):
+        return None
+
+
 def drawn_case(promise, runtime, seed, xnnpack):
     """One draw."""
     import random_modules
@@ -74,17 +83,20 @@ def drawn_case(promise, runtime, seed, xnnpack):
             continue
     else:
         raise Wrong("no draw was exported")
-    ours, refusal = official_export.ferry_outputs(folder / "program.pte", calls, folder)
+    try:
+        ours, refusal = official_export.ferry_outputs(folder / "program.pte", calls, folder)
+    except Wrong as wrong:
+        if outputs_of_official(runtime, folder, calls, last):
+            raise
+        promise.note("executed by neither")
+        return f"the official runtime does not execute it either: {wrong}"
     if ours is None:
         promise.note("refused by name")
         return f"refused: {refusal.split(':', 1)[-1].strip()[:120]}"
     if [[o.size for o in run] for run in ours] != [[o.size for o in run] for run in expected]:
         raise Wrong(f"sizes of outputs {[[o.size for o in run] for run in ours]}, {[[o.size for o in run] for run in expected]}")
     error = distance(ours, expected)
-    try:
-        theirs = runtime(official.outputs_of, folder / "program.pte", calls, None, "forward", last)
-    except (RuntimeError, Wrong):  # the official runtime refuses some programs of its own exporter
-        theirs = None
+    theirs = outputs_of_official(runtime, folder, calls, last)
     noise, apart = (distance(theirs, expected), distance(ours, theirs)) if theirs else (0.0, numpy.inf)
     moved = [official_export.torch_outputs(module, [official_export.moved(call, numbers) for call in calls], last) for _ in range(4)]
     allowed = max(1e-5, 4 * noise if noise < 1e-2 else 0.0, 8 * max(distance(m, expected) for m in moved))

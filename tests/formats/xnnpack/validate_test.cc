@@ -337,7 +337,7 @@ TEST(XnnpackCalls, RefusesCallsThatDoNotFitTheirBlob) {
       {"1 arguments, its blob takes 2", [](Caller& c) { c.args() = {0}; }},
       {"argument 0 is no tensor", [](Caller& c) { c.args()[0] = 2; }},
       {"argument 0 is f16, its blob has fp32", [](Caller& c) { c.tensor(0).dtype = DType::kF16; }},
-      {"argument 0 is not contiguous",
+      {"argument 0 is [1, 64, 8], its blob has [1, 8, 64]",
        [](Caller& c) {
          c.tensor(0).dim_order = {0, 2, 1};
        }},
