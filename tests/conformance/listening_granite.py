@@ -128,7 +128,7 @@ def model(promise, number, prove):
     adapter = ["--adapters", f"speech={folder}"] if apart else ["--lora", folder] if adapted else []
     common.convert(folder, folder / "bundle", "--dtype", "f32", *(["--context-length", "1024"] if "--context-length" not in style else []), *style, *adapter)
     if len(granite.files_of(case)) == 1 and not adapted:
-        prove(folder, case, granite.files_of(case)[0])
+        prove(folder, case, granite.files_of(case))
     wanted = granite.answer(made, inputs, 8)
     ids, tokens = tokens_of(folder, case, *(["--adapter", "speech"] if apart else []))
     if ids != case["ids"]:
