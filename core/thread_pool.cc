@@ -157,8 +157,9 @@ struct ThreadPool::Impl {
     uint32_t seen = 0;
     while (true) {
       wait_while(signal, seen, spin);
-      if (stop.load(std::memory_order_acquire)) return;
+      // In this order: an end that is announced behind both changes the signal once more.
       seen = signal.load(std::memory_order_acquire);
+      if (stop.load(std::memory_order_acquire)) return;
       work(thread);
     }
   }
