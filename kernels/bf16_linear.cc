@@ -37,7 +37,7 @@ bool Bf16Choice::uses_instructions() { return use_instructions_here; }
 Bf16Instructions bf16_instructions() {
   if (processor().amx_bf16) return Bf16Instructions::kAmx;
   if (processor().neon_bf16) return Bf16Instructions::kNeon;
-  return processor().avx512_bf16 ? Bf16Instructions::kAvx512 : Bf16Instructions::kNone;
+  return processor().fast_avx512_bf16 ? Bf16Instructions::kAvx512 : Bf16Instructions::kNone;
 }
 
 void pack_for_tiles(const Bf16Product& p, size_t block, uint16_t* packed) {

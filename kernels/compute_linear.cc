@@ -147,12 +147,16 @@ constexpr size_t kMinRowTaskBytes = size_t{1} << 16;
 constexpr size_t kMaxRowTaskBytes = size_t{1} << 19;
 // For up to this many rows it is cheaper to widen the weights in registers for each tile of rows
 // than to widen a copy.
-constexpr size_t kFewRows = 12;
+constexpr size_t kFewRows = 18;
 
 size_t count(int64_t n) { return static_cast<size_t>(n); }
 
-bool is_padded_f32(const LinearArgs& args) {
-  return args.dtype == DType::kF32 && args.k % kMaxLanes == 0;
+// Returns whether products read the rows of x as they are. Many rows are worth a copy where vectors
+// would cross the lines of the cache.
+bool is_read_in_place(const LinearArgs& args) {
+  return args.dtype == DType::kF32 && args.k % kMaxLanes == 0 &&
+         (args.m <= kFewRows ||
+          reinterpret_cast<uintptr_t>(args.x) % (kMaxLanes * sizeof(float)) == 0);
 }
 
 // Copies the rows of x as f32, padded with zeros, into `copy`. Sets args.x to the copy.
@@ -207,7 +211,7 @@ void linear(DType dtype, const void* x, const void* w, void* out, int64_t m, int
   LinearArgs args{dtype,    static_cast<const float*>(x), size_t(k), w, out, size_t(m), size_t(n),
                   size_t(k)};
   std::optional<Scratch> copy;
-  if (!is_padded_f32(args)) {
+  if (!is_read_in_place(args)) {
     args.x_stride = round_up(args.k, kMaxLanes);
     copy.emplace(args.m * args.x_stride);
     widen_x(x, copy->data(), args, pool);

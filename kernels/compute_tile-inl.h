@@ -143,11 +143,11 @@ HWY_INLINE void product_tile(const RowProducts& p, size_t i, size_t j, size_t ap
 }
 
 // Computes the columns of product_tile() for rows [i, p.m), of which there are at most kM.
-template <size_t kM, size_t kN, class T>
+template <size_t kM, size_t kN, class T, Fetch kFetch>
 HWY_INLINE void product_rest(const RowProducts& p, size_t i, size_t j, size_t apart) {
   if constexpr (kM > 0) {
-    if (p.m - i == kM) return product_tile<kM, kN, T, Fetch::kNothing>(p, i, j, apart);
-    product_rest<kM - 1, kN, T>(p, i, j, apart);
+    if (p.m - i == kM) return product_tile<kM, kN, T, kFetch>(p, i, j, apart);
+    product_rest<kM - 1, kN, T, kFetch>(p, i, j, apart);
   }
 }
 
@@ -156,10 +156,11 @@ template <size_t kM, size_t kN, class T, Fetch kFetch>
 HWY_INLINE void product_columns(const RowProducts& p, size_t j, size_t apart) {
   size_t i = 0;
   if constexpr (kFetch != Fetch::kNothing) {
-    if (p.m >= kM) product_tile<kM, kN, T, kFetch>(p, 0, j, apart), i = kM;
+    if (p.m < kM) return product_rest<kM - 1, kN, T, kFetch>(p, 0, j, apart);
+    product_tile<kM, kN, T, kFetch>(p, 0, j, apart), i = kM;
   }
   for (; i + kM <= p.m; i += kM) product_tile<kM, kN, T, Fetch::kNothing>(p, i, j, apart);
-  product_rest<kM - 1, kN, T>(p, i, j, apart);
+  product_rest<kM - 1, kN, T, Fetch::kNothing>(p, i, j, apart);
 }
 
 // Computes columns of adjacent rows of w, kN at a time. Returns the first column that is left.
@@ -197,12 +198,24 @@ HWY_NOINLINE void products(const RowProducts& p, size_t begin, size_t end) {
   product_range<1, 1, T>(p, j, end);
 }
 
+// Computes the columns of product_bands(). Returns the first column that is left.
+template <class T>
+HWY_INLINE size_t most_bands(const RowProducts& p, size_t begin, size_t end) {
+  if (p.m == 1) return product_bands<1, kBands, T>(p, begin, end);
+  if (p.m == 2 && kTileRows > 2) return product_bands<2, kBands, T>(p, begin, end);
+  if (p.m == 3) return product_bands<3, kTileCols, T>(p, begin, end);
+  if constexpr (kTileRows * kTileCols == 24) {
+    // Fewer passes read a row of w, which each of them widens.
+    if (p.m == 7 || p.m == 8) return product_bands<8, 3, T>(p, begin, end);
+    if (p.m > kTileRows) return product_bands<6, 4, T>(p, begin, end);
+  }
+  return product_bands<kTileRows, kTileCols, T>(p, begin, end);
+}
+
 // Computes columns [begin, end) of out if w is one long piece of memory.
 template <class T>
 HWY_NOINLINE void banded_products(const RowProducts& p, size_t begin, size_t end) {
-  const size_t j = p.m < kTileRows ? product_bands<1, kBands, T>(p, begin, end)
-                                   : product_bands<kTileRows, kTileCols, T>(p, begin, end);
-  product_bands<1, 1, T>(p, j, end);
+  product_bands<1, 1, T>(p, most_bands<T>(p, begin, end), end);
 }
 
 }  // namespace HWY_NAMESPACE

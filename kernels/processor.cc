@@ -26,6 +26,9 @@ Registers cpuid(unsigned leaf, unsigned subleaf) {
   return r;
 }
 
+// The first letters of the name that leaf 0 states for Intel.
+constexpr unsigned kGenuineIntel = 'G' | 'e' << 8 | 'n' << 16 | 'u' << 24;
+
 bool has(unsigned word, std::initializer_list<unsigned> bits) {
   for (const unsigned bit : bits) {
     if ((word >> bit & 1) == 0) return false;
@@ -57,6 +60,7 @@ Processor find() {
   p.avx512_vnni = p.avx512 && has(extended.ecx, {11});
   p.avx_vnni = p.avx2 && has(more.eax, {4});
   p.avx512_bf16 = p.avx512 && has(more.eax, {5});
+  p.fast_avx512_bf16 = p.avx512_bf16 && cpuid(0, 0).ebx != kGenuineIntel;
   p.amx_bf16 =
       p.avx512_bf16 && has(saved, {17, 18}) && has(extended.edx, {22, 24}) && ask_for_tiles();
   return p;

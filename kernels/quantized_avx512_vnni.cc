@@ -103,11 +103,24 @@ struct Avx512Vnni : CopiesEightRows {
 };
 
 }  // namespace
+}  // namespace ferry::kernels
+
+#include "kernels/quantized_several-inl.h"
+
+namespace ferry::kernels {
 
 const InstructionSet& quantized_avx512_vnni() {
-  static constexpr InstructionSet set{
-      "AVX-512 VNNI",      quantize_slot<Avx512Vnni>, few4<Avx512Vnni>,      few8<Avx512Vnni>,
-      many<Avx512Vnni, 4>, many<Avx512Vnni, 8>,       kTileRows<Avx512Vnni>, code_sums<Avx512Vnni>};
+  static constexpr InstructionSet set{"AVX-512 VNNI",
+                                      quantize_slot<Avx512Vnni>,
+                                      few4<Avx512Vnni>,
+                                      few8<Avx512Vnni>,
+                                      many<Avx512Vnni, 4>,
+                                      many<Avx512Vnni, 8>,
+                                      kTileRows<Avx512Vnni>,
+                                      code_sums<Avx512Vnni>,
+                                      kMostSeveral4,
+                                      kMostSeveral8,
+                                      several};
   return set;
 }
 

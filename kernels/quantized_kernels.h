@@ -116,6 +116,11 @@ struct InstructionSet {
   size_t tile_rows;
   // Computes the sums of codes of rows [begin, end) of a matrix of 8 bits.
   void (*code_sums)(const CodedMatrix&, size_t begin, size_t end, int32_t* sums);
+  // The products with some more rows of activations, which are quantised as few rows: up to this
+  // many with codes of 4 bits in groups of 32 columns, and with codes of 8 bits that have one scale
+  // for each row. 0 where an instruction set has none.
+  size_t most_several4 = 0, most_several8 = 0;
+  ProductFunction* several = nullptr;
 };
 
 // Returns the instruction sets that are compiled in and that this processor and system support, the

@@ -22,7 +22,7 @@ struct PackedMatrix::Impl {
 namespace {
 
 // For up to this many rows of activations each row of the matrix is multiplied as it is stored. For
-// more rows it is copied into tiles first.
+// more rows than that, and than those of InstructionSet::several, it is copied into tiles first.
 constexpr size_t kFewCodedRows = 2;
 // One parallel region has at most this many tasks.
 constexpr size_t kMaxTasks = 16;
@@ -62,6 +62,12 @@ CodedProduct product_of(const LinearTask& task) {
   return {&impl.matrix, data_or_null(impl.sums), data_or_null(impl.code_sums), task.bias, task.out};
 }
 
+// Returns whether InstructionSet::several computes the product with `m` rows of activations.
+bool fits_several(const InstructionSet& set, const CodedMatrix& w, size_t m) {
+  if (w.bits == 8) return has_row_scales(w) && m > 1 && m <= set.most_several8;
+  return Groups(w).columns == kBlockColumns && m > 1 && m <= set.most_several4;
+}
+
 // How the rows of a product are computed, and how many of them are one piece.
 struct Plan {
   CodedProduct product;
@@ -72,19 +78,22 @@ struct Plan {
   const InstructionSet* set = nullptr;
 };
 
-Plan plan(const InstructionSet& wanted, const CodedProduct& product, size_t m, bool few,
-          size_t threads) {
+Plan plan(const InstructionSet& wanted, const CodedProduct& product, size_t m, size_t threads) {
   const CodedMatrix& w = *product.matrix;
   const InstructionSet& set = is_vectorised(w) ? wanted : quantized_portable();
-  const auto rows = static_cast<size_t>(w.rows);
-  const bool direct = few && fits_few(w);
-  const size_t multiple = direct ? 1 : set.tile_rows;
-  const size_t work = direct ? ceil_div(kTaskBytes, row_bytes(w) + 1)
-                             : ceil_div(kTaskProducts, m * static_cast<size_t>(w.columns) + 1);
+  const auto rows = static_cast<size_t>(w.rows), columns = static_cast<size_t>(w.columns);
   const size_t share = ceil_div(rows, 4 * threads);
+  const size_t of_bytes = ceil_div(kTaskBytes, row_bytes(w) + 1);
+  ProductFunction* function = w.bits == 4 ? set.many4 : set.many8;
+  size_t work = ceil_div(kTaskProducts, m * columns + 1), multiple = set.tile_rows;
+  if (fits_several(set, w, m)) {
+    function = set.several;
+    work = of_bytes, multiple = 2;
+  } else if (m <= kFewCodedRows && fits_few(w)) {
+    function = w.bits == 4 ? set.few4 : set.few8;
+    work = of_bytes, multiple = 1;
+  }
   const size_t step = ceil_div(std::max<size_t>(1, std::min(work, share)), multiple) * multiple;
-  ProductFunction* function =
-      w.bits == 4 ? (direct ? set.few4 : set.many4) : (direct ? set.few8 : set.many8);
   return {product, function, step, ceil_div(rows, step), nullptr, &set};
 }
 
@@ -194,13 +203,13 @@ void dynamic_linear_with(const InstructionSet& set, const float* x, int64_t m, i
                          ThreadPool& pool) {
   if (m <= 0) return;
   const Activations rows{scratch.data(), static_cast<size_t>(m), static_cast<size_t>(columns)};
-  const bool few = rows.rows <= kFewCodedRows;
+  const bool few = rows.rows <= std::max({kFewCodedRows, set.most_several4, set.most_several8});
   quantize(set, x, few, rows, pool);
   std::array<Plan, kMaxTasks> plans;
   while (!tasks.empty()) {
     const size_t count = std::min(tasks.size(), kMaxTasks);
     for (size_t i = 0; i < count; ++i) {
-      plans[i] = plan(set, product_of(tasks[i]), rows.rows, few, pool.size());
+      plans[i] = plan(set, product_of(tasks[i]), rows.rows, pool.size());
       PackedMatrix::Impl& impl = tasks[i].matrix->impl();
       if (!impl.has_sums) plans[i].unsummed = &impl;
     }
