@@ -121,6 +121,8 @@ HWY_INLINE void sum_lanes(const VF32 (&acc)[kCount], float* sums) {
 template <size_t kCount, class T>
 HWY_INLINE void finish(const VF32 (&acc)[kCount], T* out) {
   const F32 d;
+  // Sums that are loaded right after shorter pieces of them are stored would have to wait.
+  if constexpr (std::is_same_v<T, float>) return sum_lanes<0>(acc, out);
   HWY_ALIGN float sums[round_up(kCount, kMaxLanes)];
   sum_lanes<0>(acc, sums);
   for (size_t i = 0; i < kCount; i += kLanes) store_f32(d, hn::Load(d, sums + i), out + i);
