@@ -207,7 +207,9 @@ HWY_INLINE size_t most_bands(const RowProducts& p, size_t begin, size_t end) {
   if (p.m == 2 && kTileRows > 2) return product_bands<2, kBands, T>(p, begin, end);
   if (p.m == 3) return product_bands<3, kTileCols, T>(p, begin, end);
   if constexpr (kTileRows * kTileCols == 24) {
-    // Fewer passes read a row of w, which each of them widens.
+    // Fewer passes read a row of w, which each of them widens. Without fetches memory is slower
+    // with fewer streams.
+    if (p.ahead == 0) return product_bands<kTileRows, kTileCols, T>(p, begin, end);
     if (p.m == 7 || p.m == 8) return product_bands<8, 3, T>(p, begin, end);
     if (p.m > kTileRows) return product_bands<6, 4, T>(p, begin, end);
   }
