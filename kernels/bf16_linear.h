@@ -44,7 +44,7 @@ class Bf16Choice {
 
 enum class Bf16Instructions { kNone, kAvx512, kAmx, kNeon };
 
-// Returns the fastest of this processor.
+// Returns the fastest of this processor, or kNone where none is faster than f32.
 Bf16Instructions bf16_instructions();
 // `use` is not kNone, and the processor has it. No size is zero.
 void bf16_linear(const Bf16Product& product, Bf16Instructions use, ThreadPool& pool);

@@ -64,6 +64,7 @@ CodedProduct product_of(const LinearTask& task) {
 
 // Returns whether InstructionSet::several computes the product with `m` rows of activations.
 bool fits_several(const InstructionSet& set, const CodedMatrix& w, size_t m) {
+  if (w.columns == 0) return false;
   if (w.bits == 8) return has_row_scales(w) && m > 1 && m <= set.most_several8;
   return Groups(w).columns == kBlockColumns && m > 1 && m <= set.most_several4;
 }

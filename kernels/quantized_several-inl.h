@@ -7,7 +7,7 @@ namespace ferry::kernels {
 namespace {
 
 constexpr size_t kMostAtOnce = 8;
-// Of more rows a tile is faster. With 8 bits, a second pass reads its two rows from the first
+// A tile is faster with more rows. With 8 bits, a second pass reads its two rows from the first
 // cache.
 constexpr size_t kMostSeveral4 = kMostAtOnce, kMostSeveral8 = 2 * kMostAtOnce;
 

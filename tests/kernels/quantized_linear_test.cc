@@ -131,10 +131,19 @@ TEST(QuantizedLinear, NothingBehindTheMatrixIsNeeded) {
 }
 
 TEST(QuantizedLinear, SumsOfTheLargestCodesDoNotOverflow) {
-  for (const int bits : {4, 8}) {
+  const struct {
+    int bits;
+    int64_t group;
+    std::byte codes;
+  } kCases[] = {{4, 128, std::byte{0}},
+                {4, 128, std::byte{0xff}},
+                {4, 32, std::byte{0}},
+                {4, 32, std::byte{0xff}},
+                {8, 0, std::byte{0x80}}};
+  for (const auto& [bits, group, codes] : kCases) {
     for (const int64_t m : {1, 5}) {
-      TestMatrix w({bits, 3, 8192, bits == 4 ? 128 : 0});
-      std::fill(w.codes.begin(), w.codes.end(), static_cast<std::byte>(bits == 4 ? 0 : 0x80));
+      TestMatrix w({bits, 3, 8192, group});
+      std::fill(w.codes.begin(), w.codes.end(), codes);
       std::vector<float> x(static_cast<size_t>(m * 8192), -3.0f);
       const auto expected = plain_dynamic_linear(x, m, w, nullptr);
       ThreadPool pool(1);
