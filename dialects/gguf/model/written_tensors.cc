@@ -81,9 +81,10 @@ class Writer {
     if (!architecture_.keeps_unused.empty()) add_unused();
     FERRY_RETURN_IF_ERROR(check_needed());
     std::ranges::stable_sort(made_, {}, &Made::place);
-    // The converter puts projections behind the pooling first.
-    std::ranges::stable_partition(
-        made_, [](const Made& made) { return made.tensor.name.starts_with("dense_"); });
+    // The converter puts projections behind the pooling first. Clang 14 does not compile the form
+    // of std::ranges, which returns a subrange.
+    std::stable_partition(made_.begin(), made_.end(),
+                          [](const Made& made) { return made.tensor.name.starts_with("dense_"); });
     std::vector<GgufWrittenTensor> tensors;
     for (Made& made : made_) tensors.push_back(std::move(made.tensor));
     return tensors;
