@@ -135,6 +135,7 @@ HWY_AFTER_NAMESPACE();
 #include "kernels/common_target.h"
 #include "kernels/compute.h"
 #include "kernels/compute_scratch.h"
+#include "kernels/processor.h"
 
 namespace ferry::kernels {
 namespace {
@@ -146,8 +147,8 @@ HWY_EXPORT(linear_block_task);
 constexpr size_t kMinRowTaskBytes = size_t{1} << 16;
 constexpr size_t kMaxRowTaskBytes = size_t{1} << 19;
 // For up to this many rows it is cheaper to widen the weights in registers for each tile of rows
-// than to widen a copy.
-constexpr size_t kFewRows = 18;
+// than to widen a copy. Fetches ahead allow taller tiles (most_bands() in compute_tile-inl.h).
+size_t few_rows() { return fetch_ahead().band > 0 && processor().avx512 ? 18 : 12; }
 
 size_t count(int64_t n) { return static_cast<size_t>(n); }
 
@@ -155,7 +156,7 @@ size_t count(int64_t n) { return static_cast<size_t>(n); }
 // would cross the lines of the cache.
 bool is_read_in_place(const LinearArgs& args) {
   return args.dtype == DType::kF32 && args.k % kMaxLanes == 0 &&
-         (args.m <= kFewRows ||
+         (args.m <= few_rows() ||
           reinterpret_cast<uintptr_t>(args.x) % (kMaxLanes * sizeof(float)) == 0);
 }
 
@@ -216,7 +217,7 @@ void linear(DType dtype, const void* x, const void* w, void* out, int64_t m, int
     copy.emplace(args.m * args.x_stride);
     widen_x(x, copy->data(), args, pool);
   }
-  if (args.m <= kFewRows || k == 0) {
+  if (args.m <= few_rows() || k == 0) {
     linear_few_rows(args, pool);
   } else {
     linear_batch(args, pool);

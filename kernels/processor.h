@@ -29,8 +29,8 @@ struct Processor {
   bool avx512_vnni = false;  // products of bytes, of 64 at a time
   bool avx_vnni = false;     // products of bytes, of 32 at a time
   bool avx512_bf16 = false;  // products of bf16
-  // Whether these are faster than f32: Intel's cores start one in two cycles, and four products of
-  // half as many f32 values.
+  // Whether these are faster than f32. Intel's cores start one of them in two cycles. In that time
+  // they start four products of f32 vectors, which have half as many values.
   bool fast_avx512_bf16 = false;
   bool amx_bf16 = false;   // tiles of bf16; the system has granted their registers
   bool neon_dot = false;   // products of bytes on Arm
