@@ -37,6 +37,18 @@ std::optional<double> parse_real(std::string_view text) {
   return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
+Result<runner::KvBits> kv_bits(const std::string& text) {
+  if (text.empty()) return runner::KvBits();
+  for (const int keys : {8, 4}) {
+    if (text == fmt::format("{}", keys)) return runner::KvBits{keys, keys};
+    for (const int values : {8, 4}) {
+      if (text == fmt::format("{},{}", keys, values)) return runner::KvBits{keys, values};
+    }
+  }
+  return fail(ErrorCode::kUsage,
+              fmt::format("--kv-bits {}: expected 8, 4, or two of them as in 8,4", quoted(text)));
+}
+
 Result<std::optional<uint64_t>> memory_limit(const std::optional<int64_t>& bytes) {
   if (!bytes) return std::optional<uint64_t>();
   if (*bytes < 1) return fail(ErrorCode::kUsage, "--memory must be at least 1");

@@ -295,7 +295,9 @@ Result<int> run_bundle(Context& context, RunOptions options) {
   if (!options.prompts.empty()) lines = FERRY_TRY(read_prompt_lines(options));
   const auto thresholds = FERRY_TRY(load_thresholds(options));
   runner::Profile profile;
+  const runner::KvBits bits = FERRY_TRY(kv_bits(options.kv_bits));
   const runner::MethodOptions method = {.own_bf16 = !options.exact,
+                                        .kv_bits = bits,
                                         .memory = FERRY_TRY(memory_limit(options.memory)),
                                         .profile = options.profile.empty() ? nullptr : &profile};
   Generation g;
@@ -440,6 +442,7 @@ void add_run(CommandLine& line) {
       .option("--thresholds", o->thresholds,
               "JSON file of bounds on rates, times, memory, file sizes and text; exit code 1 where "
               "one is missed")
+      .option("--kv-bits N", o->kv_bits, kKvBitsHelp)
       .option("--memory", o->memory,
               "Bytes that planned memory may have; default: what the system has available")
       .option("--config FILE", o->config,

@@ -124,6 +124,7 @@ Result<int> measure(Context& context, const packer::Bundle& bundle, const Verify
       .text = options.text,
       .window = options.window,
       .stride = options.stride,
+      .kv_bits = FERRY_TRY(kv_bits(options.kv_bits)),
       .limits = options.limits,
       .progress = context.progress("predicting", ProgressUnit::kItems)};
   const proof::PerplexityReport report =

@@ -40,8 +40,9 @@ Status check_perplexity(const VerifyLine& options) {
   const proof::BundleProofOptions& verify = options.verify;
   if (options.perplexity.empty()) {
     if (options.limits.any()) return fail(ErrorCode::kUsage, kLimitsCompare);
-    if (!options.text && !options.window && !options.stride) return {};
-    return fail(ErrorCode::kUsage, "--text, --window and --stride belong to --perplexity");
+    if (!options.text && !options.window && !options.stride && options.kv_bits.empty()) return {};
+    return fail(ErrorCode::kUsage,
+                "--text, --window, --stride and --kv-bits belong to --perplexity");
   }
   if (options.limits.any() && verify.against.empty() && verify.checkpoint.empty()) {
     return fail(ErrorCode::kUsage, kLimitsCompare);
@@ -193,6 +194,9 @@ void add_verify_options(Verb& verb, VerifyLine& line) {
               "With --perplexity: tokens of a window; default: the longest sequence")
       .option("--stride", line.stride,
               "With --perplexity: tokens from window to window; default: half of the window")
+      .option("--kv-bits N", line.kv_bits,
+              "With --perplexity: the bits of keys and values, as in run; --against the bundle "
+              "itself tells what they lose")
       .option("--max-kl", line.limits.kl_mean,
               "With --perplexity beside another model: the largest mean KL divergence in nats; if "
               "this or another limit is not kept, the exit code is 1")

@@ -25,6 +25,7 @@ struct VerifyLine {
   std::string perplexity;  // path of a file with token ids or text
   bool text = false;
   std::optional<int64_t> window, stride;
+  std::string kv_bits;
   proof::QualityLimits limits;
   std::string report;  // path of the report to write
   AttestOptions attest;

@@ -17,7 +17,7 @@ set(FERRY_ALONE
   "graph/quantization/(codes|curve_blocks|hqq|plain_blocks|range_blocks|scale_blocks|search).cc"
   "kernels/(bf16_(amx|avx512|neon)|block_(linear|neon_.*|.*vnni)).cc"
   "kernels/common_target.cc"
-  "kernels/compute_(attention|delta_rule|elementwise|joined|linear).cc"
+  "kernels/compute_(attention|cache_codes|delta_rule|elementwise|joined|linear).cc"
   "kernels/quantized_(avx.*|neon_.*|weight_only).cc")
 list(JOIN FERRY_ALONE "|" FERRY_ALONE)
 

@@ -4,8 +4,10 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/cache_codes.h"
 #include "kernels/compute.h"
 #include "kernels/compute_f64.h"
+#include "kernels/compute_scratch.h"
 #include "kernels/dtypes.h"
 #include "kernels/kernel.h"
 #include "kernels/kernels.h"
@@ -34,8 +36,12 @@ struct Cache {
   const Tensor& rows;  // [B,context,KV,D]
   const float* scales = nullptr;
   const int8_t* zero_points = nullptr;
+  const CacheCodes* codes = nullptr;  // in place of the data of `rows`
 
-  StoredRows stored() const { return {rows.dtype, rows.data, scales, zero_points}; }
+  StoredRows stored() const {
+    if (codes != nullptr) return {.dtype = DType::kU8, .at = codes->at, .codes = codes};
+    return {rows.dtype, rows.data, scales, zero_points};
+  }
 };
 
 struct Attention {
@@ -124,12 +130,23 @@ Status attend(const Call& call, const Attention& a) {
   const bool coded = a.query_codes.scales != nullptr;
   const std::vector<float> numbers = coded ? decoded(a.query, a.query_codes) : std::vector<float>();
   const F32View query(a.query);
+  const float* queries = coded ? numbers.data() : query.data();
+  const bool turned = a.key.codes != nullptr;
+  const auto dim = static_cast<size_t>(shape.dim), rows = static_cast<size_t>(a.out.numel) / dim;
+  const Scratch turned_queries(turned ? rows * dim : 0);
+  if (turned) {
+    std::memcpy(turned_queries.data(), queries, rows * dim * sizeof(float));
+    turn_rows(dim, rows, turned_queries.data(), call.pool);
+    queries = turned_queries.data();
+  }
   const float scale =
       a.scale ? static_cast<float>(a.scale->real) : 1.0F / std::sqrt(static_cast<float>(shape.dim));
   std::vector<float> result(a.out.dtype == DType::kF32 ? 0 : static_cast<size_t>(a.out.numel));
-  kernels::sdpa_f32(shape, coded ? numbers.data() : query.data(), a.key.stored(), a.value.stored(),
+  float* const out = result.empty() ? a.out.as<float>() : result.data();
+  kernels::sdpa_f32(shape, queries, a.key.stored(), a.value.stored(),
                     a.mask == nullptr ? nullptr : a.mask->as<float>(), a.causal, a.start_pos, scale,
-                    result.empty() ? a.out.as<float>() : result.data(), call.pool);
+                    out, call.pool);
+  if (turned) turn_rows(dim, rows, out, call.pool);
   if (!result.empty()) store(a.out.dtype, result.data(), a.out.data, a.out.numel);
   return {};
 }
@@ -142,6 +159,34 @@ struct CacheSlice {
 
   Cache cache() const { return {rows, scales, zero_points}; }
 };
+
+// The codes of positions [start, end) of a cache, and a tensor with their shape and no memory.
+struct CodedSlice {
+  Tensor rows;
+  CacheCodes codes;
+
+  Cache cache() const { return {.rows = rows, .codes = &codes}; }
+};
+
+// Returns the codes of `buffer` [1,context,KV,D]. The arguments from `at` on are their memory and
+// the number of bits.
+CacheCodes codes_at(const Call& call, size_t at, const Tensor& buffer) {
+  return {tensor(call, at).data, static_cast<size_t>(buffer.size(1)),
+          static_cast<size_t>(buffer.size(2)), static_cast<size_t>(buffer.size(3)),
+          static_cast<int>(integer(call, at + 1))};
+}
+
+// The arguments from `at` on are memory, bits, buffer, start, end.
+Result<CodedSlice> coded_slice(const Call& call, size_t at) {
+  CodedSlice slice{tensor(call, at + 2), codes_at(call, at, tensor(call, at + 2))};
+  Tensor& rows = slice.rows;
+  const Range range = FERRY_TRY(
+      slice_range(rows.size(1), optional_int(call, at + 3), optional_int(call, at + 4), 1));
+  rows.sizes[1] = range.count;
+  rows.numel = range.count * rows.size(2) * rows.size(3);
+  slice.codes.at += static_cast<size_t>(range.start) * slice.codes.row_bytes();
+  return slice;
+}
 
 // Checks scales as the operator that dequantises rows of codes does: 0 is that of an unwritten row.
 Status check_scales(const float* scales, int64_t n) {
@@ -212,15 +257,20 @@ Status check_cache(const Tensor& value, const Tensor& cache) {
   return require_sizes(cache, sizes);
 }
 
-Status write_cache(const Tensor& value, Tensor& cache, int64_t start) {
+// Checks that the rows of `value` fit the positions of the cache from `start` on.
+Status check_positions(const Tensor& value, const Tensor& cache, int64_t start) {
   FERRY_RETURN_IF_ERROR(check_cache(value, cache));
   const int64_t tokens = value.size(1);
   const int64_t context = cache.size(1);
-  if (start < 0 || start > context || tokens > context - start) {
-    return bad_input(
-        fmt::format("{} positions from {} do not fit cache {}", tokens, start, describe(cache)));
-  }
+  if (start >= 0 && start <= context && tokens <= context - start) return {};
+  return bad_input(
+      fmt::format("{} positions from {} do not fit cache {}", tokens, start, describe(cache)));
+}
+
+Status write_cache(const Tensor& value, Tensor& cache, int64_t start) {
+  FERRY_RETURN_IF_ERROR(check_positions(value, cache, start));
   if (value.numel == 0) return {};
+  const int64_t tokens = value.size(1), context = cache.size(1);
   const int64_t row = value.size(2) * value.size(3) * value.element_bytes();
   for (int64_t b = 0; b < value.size(0); ++b) {
     std::memcpy(cache.data + (b * context + start) * row, value.data + b * tokens * row,
@@ -229,32 +279,64 @@ Status write_cache(const Tensor& value, Tensor& cache, int64_t start) {
   return {};
 }
 
+// Calls write(i, at) for each token i of the value and its position, which `indices` [B,S] holds; a
+// token with the position -1 is skipped.
+template <class Write>
+Status for_indices(const Call& call, const Write& write) {
+  const Tensor& value = tensor(call, 0);
+  const Tensor& cache = tensor(call, 1);
+  const Tensor& indices = tensor(call, 3);
+  FERRY_RETURN_IF_ERROR(check_cache(value, cache));
+  FERRY_RETURN_IF_ERROR(require_dtype(indices, DType::kI64));
+  FERRY_RETURN_IF_ERROR(require_sizes(indices, {value.size(0), value.size(1)}));
+  for (int64_t i = 0; i < indices.numel; ++i) {
+    const int64_t at = indices.as<int64_t>()[i];
+    if (at == -1 || value.numel == 0) continue;
+    if (at < 0 || at >= cache.size(1)) {
+      return bad_input(fmt::format("position {} does not fit cache {}", at, describe(cache)));
+    }
+    write(i, at);
+  }
+  return {};
+}
+
+int64_t bytes_of_token(const Tensor& value) {
+  return value.size(2) * value.size(3) * value.element_bytes();
+}
+
 }  // namespace
 
 Status update_cache(const Call& call) {
   return write_cache(tensor(call, 0), tensor(call, 1), integer(call, 2));
 }
 
-// `indices` [B,S] holds the cache position of each token, or -1 to skip the token.
 Status update_cache_indices(const Call& call) {
-  const Tensor& value = tensor(call, 0);
-  Tensor& cache = tensor(call, 1);
-  const Tensor& indices = tensor(call, 3);
-  FERRY_RETURN_IF_ERROR(check_cache(value, cache));
-  FERRY_RETURN_IF_ERROR(require_dtype(indices, DType::kI64));
-  FERRY_RETURN_IF_ERROR(require_sizes(indices, {value.size(0), value.size(1)}));
-  const int64_t row = value.size(2) * value.size(3) * value.element_bytes();
-  for (int64_t i = 0; i < indices.numel; ++i) {
-    const int64_t at = indices.as<int64_t>()[i];
-    if (at == -1 || row == 0) continue;
-    if (at < 0 || at >= cache.size(1)) {
-      return bad_input(fmt::format("position {} does not fit cache {}", at, describe(cache)));
-    }
-    const int64_t b = i / value.size(1);
+  return for_indices(call, [&](int64_t i, int64_t at) {
+    const Tensor& value = tensor(call, 0);
+    Tensor& cache = tensor(call, 1);
+    const int64_t row = bytes_of_token(value), b = i / value.size(1);
     std::memcpy(cache.data + (b * cache.size(1) + at) * row, value.data + i * row,
                 static_cast<size_t>(row));
-  }
+  });
+}
+
+Status coded_update_cache(const Call& call) {
+  const Tensor& value = tensor(call, 0);
+  const Tensor& cache = tensor(call, 1);
+  const int64_t start = integer(call, 2);
+  FERRY_RETURN_IF_ERROR(check_positions(value, cache, start));
+  store_codes(codes_at(call, 4, cache), static_cast<size_t>(start), value.dtype, value.data,
+              static_cast<size_t>(value.size(1)), call.pool);
   return {};
+}
+
+Status coded_update_cache_indices(const Call& call) {
+  const Tensor& value = tensor(call, 0);
+  const CacheCodes codes = codes_at(call, 5, tensor(call, 1));
+  return for_indices(call, [&](int64_t i, int64_t at) {
+    store_codes(codes, static_cast<size_t>(at), value.dtype,
+                value.data + i * bytes_of_token(value), 1, call.pool);
+  });
 }
 
 Status custom_sdpa(const Call& call) {
@@ -288,6 +370,30 @@ Status stored_sdpa(const Call& call) {
   const CacheSlice key = FERRY_TRY(cache_slice(call, 9));
   const CacheSlice value = FERRY_TRY(cache_slice(call, 14));
   return attend(call, sdpa_of(call, key.cache(), value.cache()));
+}
+
+Status coded_sdpa(const Call& call) {
+  const CodedSlice key = FERRY_TRY(coded_slice(call, 9));
+  const CodedSlice value = FERRY_TRY(coded_slice(call, 14));
+  const Attention a = sdpa_of(call, key.cache(), value.cache());
+  FERRY_RETURN_IF_ERROR(check_dtypes(a));
+  return attend(call, a);
+}
+
+Status coded_slice_copy(const Call& call) {
+  const Tensor& cache = tensor(call, 0);
+  Tensor& out = tensor(call, 5);
+  FERRY_RETURN_IF_ERROR(require_same_dtype(cache, out));
+  const Range range = FERRY_TRY(
+      slice_range(cache.size(1), optional_int(call, 2), optional_int(call, 3), 1));
+  FERRY_RETURN_IF_ERROR(resize(out, {1, range.count, cache.size(2), cache.size(3)}));
+  const bool direct = out.dtype == DType::kF32;
+  const Scratch values(direct ? 0 : static_cast<size_t>(out.numel));
+  float* const rows = direct ? out.as<float>() : values.data();
+  load_codes(codes_at(call, 6, cache), static_cast<size_t>(range.start),
+             static_cast<size_t>(range.count), rows, call.pool);
+  if (!direct) store(out.dtype, rows, out.data, out.numel);
+  return {};
 }
 
 Status sdpa_with_kv_cache(const Call& call) {

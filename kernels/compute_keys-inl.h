@@ -10,6 +10,7 @@
 #endif
 // clang-format on
 
+#include "kernels/compute_cache_codes-inl.h"
 #include "kernels/compute_weighted-inl.h"
 #include "kernels/seen_columns.h"
 
@@ -72,8 +73,17 @@ KeyRows widened(const Attention& a, const StoredRows& cache, size_t key, size_t 
   return {tile, dim};
 }
 
+KeyRows coded_rows(const Attention& a, const CacheCodes& codes, size_t key, size_t n, float* tile) {
+  const std::byte* row = codes.row(a.kv_head, key);
+  for (size_t j = 0; j < n; ++j) {
+    widen_row(codes, row + j * codes.row_bytes(), tile + j * codes.dim);
+  }
+  return {tile, codes.dim};
+}
+
 // Returns n keys from `key` on, in the cache's memory or converted into `tile`.
 KeyRows key_rows(const Attention& a, const StoredRows& cache, size_t key, size_t n, float* tile) {
+  if (cache.codes != nullptr) return coded_rows(a, *cache.codes, key, n, tile);
   switch (cache.dtype) {
     case DType::kI8:
       return widened<int8_t>(a, cache, key, n, tile);
@@ -104,6 +114,7 @@ HWY_INLINE void for_key_rows(const Attention& a, const StoredRows& cache, size_t
 // it by itself, because the rows of a head are short and far apart.
 HWY_INLINE void fetch_rows(const Attention& a, const StoredRows& cache, size_t key, size_t begin,
                            size_t end) {
+  if (cache.codes != nullptr) return;  // the rows of a head follow each other
   const size_t bytes = a.args.dim * static_cast<size_t>(dtype_bytes(cache.dtype));
   const auto* rows = static_cast<const char*>(cache.at);
   for (size_t j = begin; j < end; ++j) {

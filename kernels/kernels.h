@@ -212,6 +212,14 @@ Status sdpa_with_kv_cache(const Call& call);
 // then for values, by the buffer [1,context,KV,D], the scales and zero points of codes or None, and
 // start and end of the positions. Programs cannot contain this operator.
 Status stored_sdpa(const Call& call);
+// The operators of a cache [1,context,KV,D] that is held as CacheCodes, not in its buffer. Memory
+// and bits of the codes follow the arguments of update_cache, update_cache_with_indices and
+// slice_copy along dimension 1. Those of custom_sdpa are followed, for keys and then for values, by
+// memory, bits, the buffer, and start and end of the positions. Programs cannot contain them.
+Status coded_update_cache(const Call& call);
+Status coded_update_cache_indices(const Call& call);
+Status coded_slice_copy(const Call& call);
+Status coded_sdpa(const Call& call);
 Status gated_delta_rule(const Call& call);
 
 // -- rms_norm.cc

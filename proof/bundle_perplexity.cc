@@ -94,11 +94,11 @@ struct Opened {
   packer::Bundle bundle;
   std::unique_ptr<runner::Decoder> decoder;
 
-  static Result<Opened> load(const packer::Bundle& bundle, std::optional<uint64_t> memory,
+  static Result<Opened> load(const packer::Bundle& bundle, const runner::MethodOptions& method,
                              std::optional<runner::DecodeMode> mode, ThreadPool& pool) {
     const runner::DecodeOptions decode =
         mode ? decode_options_of(bundle.manifest(), *mode) : runner::DecodeOptions{};
-    auto decoder = FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = memory}, decode));
+    auto decoder = FERRY_TRY(runner::load_decoder(bundle, pool, method, decode));
     return Opened{bundle, std::move(decoder)};
   }
   WindowReader reader(const WindowedTokens& tokens) const {
@@ -161,13 +161,14 @@ Result<PerplexityReport> measure_perplexity(const packer::Bundle& bundle,
   const int64_t vocab = bundle.manifest().vocab_size;
   tokens.sequences = FERRY_TRY(read_sequences(bundle, options, report));
   FERRY_RETURN_IF_ERROR(check_ids(tokens.sequences, vocab, options.file));
-  const Opened ours = FERRY_TRY(Opened::load(bundle, beside.memory, beside.mode, pool));
+  const Opened ours = FERRY_TRY(Opened::load(
+      bundle, {.kv_bits = options.kv_bits, .memory = beside.memory}, beside.mode, pool));
   std::optional<Opened> other;
   if (!beside.against.empty()) {
     const packer::Bundle opened =
         FERRY_TRY(packer::Bundle::open(beside.against, /*check_digests=*/true, pool));
     FERRY_RETURN_IF_ERROR(check_same_model(bundle, opened));
-    other = FERRY_TRY(Opened::load(opened, beside.memory, std::nullopt, pool));
+    other = FERRY_TRY(Opened::load(opened, {.memory = beside.memory}, std::nullopt, pool));
   }
   const int64_t longest = other ? std::min(ours.longest(), other->longest()) : ours.longest();
   report.windows = FERRY_TRY(window_options(options, longest));

@@ -21,6 +21,7 @@ struct PerplexityOptions {
   bool text = false;              // `file` is a text; otherwise it has the format of read_prompts()
   std::optional<int64_t> window;  // tokens; nullopt: the longest sequence that all models can run
   std::optional<int64_t> stride;  // tokens; nullopt: half of the window
+  runner::KvBits kv_bits = {};    // of the bundle, not of the other side of the comparison
   QualityLimits limits = {};      // kUsage without another side of the comparison
   Progress progress = {};         // counts predictions
 };

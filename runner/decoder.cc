@@ -101,6 +101,12 @@ Result<std::unique_ptr<Decoder>> load_decoder(const packer::Bundle& bundle, Thre
                                               const MethodOptions& options,
                                               const DecodeOptions& decode) {
   if (bundle.manifest().program_style == kStaticStyle) {
+    if (options.kv_bits) {
+      return fail(ErrorCode::kUsage,
+                  fmt::format("{}: --kv-bits is for stateful programs; convert --kv-dtype u8 makes "
+                              "static ones with caches of 8 bits",
+                              printable(bundle.path())));
+    }
     if (decode.lookup != 0 || decode.draft != nullptr) {
       return fail(
           ErrorCode::kUsage,

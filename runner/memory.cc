@@ -116,8 +116,8 @@ Status MemoryBudget::take(uint64_t bytes) {
   return Failure(Error{.code = ErrorCode::kIo, .message = std::move(text), .field = "memory"});
 }
 
-Result<Arena> Arena::allocate(uint64_t bytes, MemoryBudget& budget) {
-  FERRY_RETURN_IF_ERROR(budget.take(bytes));
+Result<Arena> Arena::allocate(uint64_t bytes, MemoryBudget& budget, uint64_t untouched) {
+  FERRY_RETURN_IF_ERROR(budget.take(bytes - std::min(bytes, untouched)));
   Arena arena;
   if (bytes == 0) return arena;
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -163,9 +163,11 @@ std::span<const std::byte> ProgramMemory::f64_copy(std::span<const std::byte> by
 
 void ProgramMemory::fill(bool poison) {
   for (Arena& arena : arenas) arena.refill(poison);
+  for (auto& [buffer, cache] : coded) cache.arena.refill(poison);
   for (const InitialContents& contents : initial) {
-    std::memcpy(arenas[contents.arena].data() + contents.offset, contents.bytes.data(),
-                contents.bytes.size());
+    std::byte* const to = arenas[contents.arena].data() + contents.offset;
+    if (coded.contains(to)) continue;  // positions are written before they are read
+    std::memcpy(to, contents.bytes.data(), contents.bytes.size());
   }
 }
 

@@ -54,7 +54,8 @@ class Arena {
   }
 
   // kIo if the budget or the system does not have the memory.
-  static Result<Arena> allocate(uint64_t bytes, MemoryBudget& budget);
+  // The program never touches `untouched` bytes, which are not taken from the budget.
+  static Result<Arena> allocate(uint64_t bytes, MemoryBudget& budget, uint64_t untouched = 0);
 
   std::byte* data() const { return data_; }
   uint64_t size() const { return size_; }
@@ -79,9 +80,17 @@ struct InitialContents {
 
 class DelegateMemory;
 
+// A cache that is held as codes (kernels/cache_codes.h), in place of a buffer.
+struct CodedCache {
+  Arena arena;
+  int bits = 0;
+  uint64_t buffer_bytes = 0;
+};
+
 // The memory that all methods of one program share.
 struct ProgramMemory {
   std::vector<Arena> arenas;  // [m] is the memory with id m
+  std::map<const std::byte*, CodedCache> coded;  // by the memory of the buffer
   std::vector<InitialContents> initial;
   std::shared_ptr<DelegateMemory> delegates;
 

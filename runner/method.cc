@@ -234,12 +234,14 @@ Result<std::vector<Method>> Method::load_all(const pte::LoadedProgram& program,
     impl->state.f64 = options.f64;
     impl->state.disturb = options.disturb;
     impl->state.own_bf16 = options.own_bf16;
+    impl->state.kv_bits = options.kv_bits;
     impl->state.literal = options.literal || options.f64;
     FERRY_RETURN_IF_ERROR(check_operators(*found.back(), impl->state));
   }
   const uint64_t scale = options.f64 ? f64_scale(found) : 1;
   Result<std::shared_ptr<ProgramMemory>> memory =
-      allocate_memory(found, budget, options.poison, scale);
+      allocate_memory(found, budget, options.poison, scale,
+                      options.kv_bits ? cache_bytes(found) : std::vector<uint64_t>());
   if (!memory) {
     Error error = std::move(memory).error();
     error.message = fmt::format("{}: {}", file_name, error.message);
@@ -257,6 +259,9 @@ Result<std::vector<Method>> Method::load_all(const pte::LoadedProgram& program,
                                                    state.step_weights);
     }
     loaded.push_back(Method(std::move(impls[i])));
+  }
+  for (const Method& method : loaded) {
+    FERRY_RETURN_IF_ERROR(check_coded_memory(method.impl_->state));
   }
   (*memory)->fill(options.poison);
   return loaded;
@@ -338,6 +343,8 @@ void Method::set_stored_columns(int64_t columns) {
   if (stored != nullptr) stored->integer = columns;
 }
 
+bool Method::has_coded_caches() const { return !impl_->state.memory->coded.empty(); }
+
 bool Method::output_is_text(size_t index) const {
   return impl_->at(impl_->state.outputs[index]).kind == kernels::Value::Kind::kString;
 }
@@ -378,7 +385,8 @@ Result<TensorView> Method::value_meta(int32_t value) const {
 
 Result<TensorView> Method::value(int32_t value) const {
   if (value < 0 || static_cast<size_t>(value) >= impl_->state.values.size() ||
-      impl_->at(value).tensor == nullptr || impl_->at(value).tensor->data == nullptr) {
+      impl_->at(value).tensor == nullptr || impl_->at(value).tensor->data == nullptr ||
+      impl_->state.is_coded(value)) {
     return fail(ErrorCode::kUsage,
                 fmt::format("{}: method {}: value {} has no memory", impl_->state.file,
                             quoted(impl_->state.method), value));
@@ -397,7 +405,7 @@ Status Method::overwrite(int32_t value, std::span<const std::byte> bytes) {
     bytes = std::as_bytes(std::span(wide));
   }
   if (tensor == nullptr || tensor->data == nullptr || !tensor->writable ||
-      static_cast<uint64_t>(tensor->bytes()) != bytes.size()) {
+      impl_->state.is_coded(value) || static_cast<uint64_t>(tensor->bytes()) != bytes.size()) {
     return fail(ErrorCode::kUsage,
                 fmt::format("{}: method {}: value {} cannot take {} bytes", impl_->state.file,
                             quoted(impl_->state.method), value, bytes.size()));

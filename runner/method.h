@@ -40,6 +40,13 @@ struct TensorView {
 // Returns f32 values unchanged and f64 and i64 values converted; empty for other dtypes.
 std::vector<float> probe_floats(const TensorView& value);
 
+// The bits of keys and of values in the caches of a stateful decoder: 8 or 4, or 0 as the program
+// states them. kernels/cache_codes.h documents the codes.
+struct KvBits {
+  int keys = 0, values = 0;
+  explicit operator bool() const { return keys != 0; }
+};
+
 struct MethodOptions {
   // Fill planned memory with NaN bytes (0xff) instead of zeros before the first execution. State
   // buffers with stored contents get these contents afterwards.
@@ -67,6 +74,9 @@ struct MethodOptions {
   // Multiply matrices of bf16 by the processor's own products of bf16, whose sums differ in
   // rounding from those of f32 (kernels/bf16_linear.h). Proofs leave this out.
   bool own_bf16 = false;
+  // Hold caches as codes, in place of the planned buffers that update_cache writes. value() and
+  // overwrite() do not give these. kUnsupported for a cache that something else writes or reads.
+  KvBits kv_bits = {};
   // The limit of the bytes of planned memory. The default is the memory that the system has
   // available.
   std::optional<uint64_t> memory = {};
@@ -153,6 +163,8 @@ class Method {
   Status overwrite(int32_t value, std::span<const std::byte> bytes);
   // Replaces the first bytes of such a tensor. kUsage if the tensor is smaller, or kept in f64.
   Status overwrite_front(int32_t value, std::span<const std::byte> bytes);
+  // Returns whether caches are held as codes (MethodOptions::kv_bits).
+  bool has_coded_caches() const;
   // Sets all planned memory to its initial contents, which are zeros if none are stored, and every
   // tensor to its declared sizes. Inputs that are numbers keep their values.
   void reset();

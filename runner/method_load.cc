@@ -343,7 +343,8 @@ Status check_operators(const pte::Method& method, const MethodState& state) {
 
 Result<std::shared_ptr<ProgramMemory>> allocate_memory(std::span<const pte::Method* const> methods,
                                                        MemoryBudget& budget, bool poison,
-                                                       uint64_t scale) {
+                                                       uint64_t scale,
+                                                       std::span<const uint64_t> untouched) {
   std::vector<uint64_t> sizes;
   for (const pte::Method* method : methods) {
     sizes.resize(std::max(sizes.size(), method->memory_bytes.size()));
@@ -354,8 +355,9 @@ Result<std::shared_ptr<ProgramMemory>> allocate_memory(std::span<const pte::Meth
     }
   }
   auto memory = std::make_shared<ProgramMemory>();
-  for (uint64_t bytes : sizes) {
-    memory->arenas.push_back(FERRY_TRY(Arena::allocate(bytes, budget)));
+  for (size_t id = 0; id < sizes.size(); ++id) {
+    const uint64_t spared = id < untouched.size() ? untouched[id] : 0;
+    memory->arenas.push_back(FERRY_TRY(Arena::allocate(sizes[id], budget, spared)));
   }
   memory->delegates = std::make_shared<DelegateMemory>(poison);
   return memory;
@@ -372,6 +374,7 @@ Status load_method(const pte::LoadedProgram& program, const pte::Method& method,
   if (!state.literal || state.f64) view_selected_constants(method, state);
   FERRY_RETURN_IF_ERROR(allocate_unplanned(loading));
   find_written_numbers(state);
+  if (state.kv_bits) FERRY_RETURN_IF_ERROR(code_caches(loading));
   if (state.literal) return {};
   join_caches(loading);
   leave_out_hidden_columns(loading);

@@ -74,6 +74,7 @@ struct JoinedCaches {
   std::deque<kernels::SeenMask> seen;  // of each mask
   std::deque<kernels::Tensor> seen_tensors;
   kernels::Value* stored = nullptr;  // the columns of `strided` inputs in memory; 0: all
+  std::deque<kernels::Tensor> code_tensors;  // memory of caches that are held as codes
   std::vector<bool> strided;         // per input: attention alone reads it, in place
 };
 
@@ -100,6 +101,7 @@ struct MethodState {
   std::optional<uint64_t> disturb;
   bool literal = false;
   bool own_bf16 = false;
+  KvBits kv_bits;
   // Factor of planned sizes and offsets, because values wider than the program states need more
   // memory.
   uint64_t scale = 1;
@@ -110,6 +112,7 @@ struct MethodState {
   std::vector<kernels::Dims> bounds;    // per value: declared sizes of a tensor
   std::vector<DType> declared;          // per value: the dtype that the program states
   std::vector<bool> planned;            // per value: has memory in an arena
+  std::vector<bool> coded;              // per value: a cache that is held as codes; or empty
   std::vector<Rebound> rebound;
   std::vector<WrittenNumber> written_numbers;
 
@@ -140,6 +143,7 @@ struct MethodState {
   Arena outs;                             // results that the program does not plan
   std::deque<kernels::Value> literals;    // items of lists that the program states as literals
 
+  bool is_coded(int32_t value) const { return !coded.empty() && coded[static_cast<size_t>(value)]; }
   // Returns an error with the message "FILE: method 'm': MESSAGE".
   Failure error(ErrorCode code, const std::string& message) const;
   Failure bad(const std::string& message) const;
@@ -177,10 +181,12 @@ Status check_operators(const pte::Method& method, const MethodState& state);
 // Returns MethodState::scale for MethodOptions::f64.
 uint64_t f64_scale(std::span<const pte::Method* const> methods);
 // Allocates the memory that `methods` of one program share. Each memory id has the size of the
-// largest request, times `scale`. Errors as for Method::load.
+// largest request, times `scale`; what `untouched` counts for an id is not taken from the budget.
+// Errors as for Method::load.
 Result<std::shared_ptr<ProgramMemory>> allocate_memory(std::span<const pte::Method* const> methods,
                                                        MemoryBudget& budget, bool poison,
-                                                       uint64_t scale);
+                                                       uint64_t scale,
+                                                       std::span<const uint64_t> untouched);
 
 // Executes the instructions once, from start(). kBadInput for a program that reads a value before
 // it is set, writes memory of another value of the instruction, or never ends.

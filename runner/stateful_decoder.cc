@@ -297,6 +297,13 @@ Result<StatefulDecoder> StatefulDecoder::load(const packer::Bundle& bundle, Thre
   const ProgramSet::Ports ports = set.ports(kForwardMethod);
   const std::vector<PortType> cross = cross_inputs(ports);
   MethodChain chain = FERRY_TRY(bind_protocol(set, cross));
+  const auto has_codes = [](const MethodChain::Link& link) {
+    return link.method->has_coded_caches();
+  };
+  if (options.kv_bits && std::ranges::none_of(chain.links(), has_codes)) {
+    return fail(ErrorCode::kUsage, fmt::format("{}: the programs have no caches for --kv-bits",
+                                               printable(bundle.path())));
+  }
   auto embedding = FERRY_TRY(load_embedding(bundle, pool, options, budget));
   StatefulDecoder decoder(
       std::make_unique<Impl>(std::move(set), std::move(chain), std::move(embedding)));

@@ -34,6 +34,14 @@ void leave_out_hidden_columns(Loading& loading);
 // _to_copy or dequantize of a cache, custom_sdpa. Each of these writes all positions again, but
 // attention reads them only once. After the rewrite custom_sdpa reads caches in their stored dtype.
 void read_stored_caches(Loading& loading);
+// Holds the caches that update_cache writes as codes (MethodOptions::kv_bits). This is no rewrite
+// that keeps the bits, and must precede the others. kUnsupported names a cache that has another
+// shape, or that another operator uses.
+Status code_caches(Loading& loading);
+// Returns kUnsupported if a step uses the memory of the buffer of such a cache.
+Status check_coded_memory(const MethodState& state);
+// Returns the bytes of the buffers that update_cache writes, by the id of their memory.
+std::vector<uint64_t> cache_bytes(std::span<const pte::Method* const> methods);
 // Computes RMS norms as one step each. Programs state a norm as _to_copy to f32, mul, mean, add of
 // eps, rsqrt, mul, _to_copy back, mul with the weight, where the casts and the weight may be
 // absent. A decoder has two to four norms in each layer, and each step writes and reads memory.

@@ -170,4 +170,15 @@ struct Where {
   enum Arg : size_t { kCondition, kSelf, kOther, kOut };
 };
 
+// The buffer `cache` is changed, and `out` is not used.
+struct UpdateCache {
+  static constexpr std::string_view kName = "llama::update_cache.out";
+  enum Arg : size_t { kValue, kCache, kStartPos, kOut };
+};
+
+struct UpdateCacheIndices {
+  static constexpr std::string_view kName = "llama::update_cache_with_indices.out";
+  enum Arg : size_t { kValue, kCache, kStartPos, kIndices, kOut };
+};
+
 }  // namespace ferry::pte::ops

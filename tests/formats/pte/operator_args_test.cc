@@ -62,6 +62,16 @@ TEST(OperatorArgs, AreThoseOfTheTable) {
                               {ToCopy::kNonBlocking, "non_blocking"},
                               {ToCopy::kMemoryFormat, "memory_format"},
                               {ToCopy::kOut, "out"}});
+  expect_args(UpdateCache::kName, {{UpdateCache::kValue, "value"},
+                                   {UpdateCache::kCache, "cache"},
+                                   {UpdateCache::kStartPos, "start_pos"},
+                                   {UpdateCache::kOut, "out"}});
+  using ByIndices = UpdateCacheIndices;
+  expect_args(ByIndices::kName, {{ByIndices::kValue, "value"},
+                                 {ByIndices::kCache, "cache"},
+                                 {ByIndices::kStartPos, "start_pos"},
+                                 {ByIndices::kIndices, "indices"},
+                                 {ByIndices::kOut, "out"}});
   expect_args(View::kName, {{View::kSelf, "self"}, {View::kSize, "size"}, {View::kOut, "out"}});
 }
 
