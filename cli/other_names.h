@@ -62,6 +62,7 @@ enum class Becomes : uint8_t {
   kQuantize,   // quantise with the tool's own default
   kBits,
   kGroup,
+  kKvBits,     // a type of the KV cache
   kTokenizer,  // a file of a tokenizer
   kPrompt,     // the text of a prompt
   kText,       // a file of text

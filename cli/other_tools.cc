@@ -286,6 +286,18 @@ void ForeignLineReader::set(const OtherOption& other, const std::string& name,
     case Becomes::kGroup:
       d.group = value;
       break;
+    case Becomes::kKvBits: {
+      const char* bits = value.starts_with("q8") ? "8" : value.starts_with("q4") ? "4" : nullptr;
+      if (bits == nullptr || own_option(other.ours) == nullptr) return leave_out(name, &value);
+      // The type of keys comes before that of values, which follows a comma where it differs.
+      const auto keys = std::ranges::find(d.options, other.ours);
+      if (keys == d.options.end()) {
+        d.options.insert(d.options.end(), {std::string(other.ours), bits});
+      } else if (keys[1] != bits) {
+        keys[1] += fmt::format(",{}", bits);
+      }
+      break;
+    }
     case Becomes::kTokenizer:
       d.tokenizer = value;
       break;

@@ -32,7 +32,8 @@ struct RunOptions {
   std::vector<std::string> images, sounds, videos, stops;
   std::optional<double> video_fps = {};
   std::string bundle, tokens, prompt, prompt_file, prompts, chat, system, messages, dump_logits,
-      stats_json, thresholds, config, mmproj, profile, draft, adapter, save_state, load_state, kv_bits;
+      stats_json, thresholds, config, mmproj, profile, draft, adapter, save_state, load_state,
+      kv_bits;
   std::optional<int64_t> max_new;
   std::string mode, lookahead;
   std::optional<double> repetition_penalty, temperature, top_p, min_p;

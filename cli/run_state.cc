@@ -167,7 +167,15 @@ Status check_state(const RunOptions& o) {
   const std::pair<const char*, const std::string&> files[] = {{"--save-state", o.save_state},
                                                               {"--load-state", o.load_state}};
   for (const auto& [name, value] : files) {
-    if (value.empty() || !o.bundle.empty()) continue;
+    if (value.empty()) continue;
+    if (!o.kv_bits.empty()) {
+      return fail(
+          ErrorCode::kUsage,
+          fmt::format("{} does not go with --kv-bits: a state has the caches as the program "
+                      "states them",
+                      name));
+    }
+    if (!o.bundle.empty()) continue;
     return fail(ErrorCode::kUsage, fmt::format("{} is for bundles and GGUF files", name));
   }
   if (o.save_state.empty()) return {};

@@ -334,8 +334,8 @@ Status coded_update_cache_indices(const Call& call) {
   const Tensor& value = tensor(call, 0);
   const CacheCodes codes = codes_at(call, 5, tensor(call, 1));
   return for_indices(call, [&](int64_t i, int64_t at) {
-    store_codes(codes, static_cast<size_t>(at), value.dtype,
-                value.data + i * bytes_of_token(value), 1, call.pool);
+    store_codes(codes, static_cast<size_t>(at), value.dtype, value.data + i * bytes_of_token(value),
+                1, call.pool);
   });
 }
 
@@ -384,8 +384,8 @@ Status coded_slice_copy(const Call& call) {
   const Tensor& cache = tensor(call, 0);
   Tensor& out = tensor(call, 5);
   FERRY_RETURN_IF_ERROR(require_same_dtype(cache, out));
-  const Range range = FERRY_TRY(
-      slice_range(cache.size(1), optional_int(call, 2), optional_int(call, 3), 1));
+  const Range range =
+      FERRY_TRY(slice_range(cache.size(1), optional_int(call, 2), optional_int(call, 3), 1));
   FERRY_RETURN_IF_ERROR(resize(out, {1, range.count, cache.size(2), cache.size(3)}));
   const bool direct = out.dtype == DType::kF32;
   const Scratch values(direct ? 0 : static_cast<size_t>(out.numel));

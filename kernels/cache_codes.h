@@ -30,8 +30,8 @@ struct CacheCodes {
   size_t context = 0, heads = 0, dim = 0;
   int bits = 8;
 
-  // Returns whether rows of `dim` values can be coded: it must be a multiple of 8.
-  static bool takes(int64_t dim) { return dim >= 8 && dim % 8 == 0; }
+  // Returns whether rows of `dim` values can be coded: it must be a multiple of 4.
+  static bool takes(int64_t dim) { return dim >= 4 && dim % 4 == 0; }
   // The largest power of two of which dim is a multiple.
   size_t block() const { return dim & (~dim + 1); }
   size_t group() const { return block() < 32 ? block() : 32; }

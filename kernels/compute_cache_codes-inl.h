@@ -39,7 +39,8 @@ HWY_INLINE void widen_group4(D d, const std::byte* codes, float scale, size_t ha
   const hn::Rebind<int32_t, D> d32;
   constexpr bool kTable = hn::MaxLanes(D()) == 16;
   const auto middle = hn::Set(d32, 8);
-  const auto table = hn::Mul(hn::ConvertTo(d, hn::Sub(hn::Iota(d32, 0), middle)), hn::Set(d, scale));
+  const auto table =
+      hn::Mul(hn::ConvertTo(d, hn::Sub(hn::Iota(d32, 0), middle)), hn::Set(d, scale));
   const auto value = [&](auto code) HWY_ATTR {
     if constexpr (kTable) {
       return hn::TableLookupLanes(table, hn::IndicesFromVec(d, code));

@@ -179,6 +179,7 @@ Result<PerplexityReport> measure_perplexity(const packer::Bundle& bundle,
                                                "nothing to predict",
                                                printable(options.file)));
   }
+  report.kv_bits = options.kv_bits;
   report.token_by_token = !gives_all_logits(bundle.manifest());
   WindowReader reader = ours.reader(tokens);
   if (other) {

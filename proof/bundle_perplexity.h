@@ -31,6 +31,7 @@ struct PerplexityReport {
   size_t sequences = 0, window_count = 0;
   int64_t tokens = 0;           // tokens in the file
   bool token_by_token = false;  // the bundle gives only the logits of the last token of a call
+  runner::KvBits kv_bits;       // of the options
   Perplexity perplexity;
   std::string other;  // name of the other side of the comparison, or empty
   std::optional<PerplexityComparison> comparison;

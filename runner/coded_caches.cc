@@ -82,7 +82,13 @@ class Coder {
     }
     if (buffer.rank() != 4 || buffer.size(0) != 1 || !kernels::CacheCodes::takes(buffer.size(3)) ||
         buffer.size(3) > kernels::kMaxStoredDim) {
-      return unsupported(cache, "does not have the shape [1,context,heads,dim] with a dim of 8n");
+      return unsupported(
+          cache,
+          "does not have the shape [1,context,heads,dim] with a dim that is a multiple of 4");
+    }
+    const auto is = [&](int32_t port) { return port == cache.id; };
+    if (std::ranges::any_of(state_.inputs, is) || std::ranges::any_of(state_.outputs, is)) {
+      return unsupported(cache, "is an input or output");
     }
     if (buffer.dynamic || buffer.widened || buffer.data == nullptr ||
         !state_.planned[static_cast<size_t>(cache.id)]) {
@@ -159,8 +165,7 @@ class Coder {
     state_.coded[static_cast<size_t>(cache.id)] = true;
     codes(cache) = {
         &joined.made.emplace_back(Value{.kind = Value::Kind::kTensor, .tensor = &memory}),
-        &joined.made.emplace_back(
-            Value{.kind = Value::Kind::kInt, .integer = found->second.bits})};
+        &joined.made.emplace_back(Value{.kind = Value::Kind::kInt, .integer = found->second.bits})};
     return {};
   }
 
@@ -230,8 +235,7 @@ class Coder {
 
   // Leaves out a slice if only attention to codes reads it.
   void read_by_attention(size_t slice) {
-    const std::vector<size_t>& readers =
-        uses_.readers(state_.steps[slice].args[Slice::kOut]);
+    const std::vector<size_t>& readers = uses_.readers(state_.steps[slice].args[Slice::kOut]);
     if (readers.size() == 1) state_.steps[slice].kind = Step::Kind::kNothing;
   }
 
@@ -250,8 +254,8 @@ class Coder {
   MethodState& state_;
   StepUses uses_;
   KvBits bits_;
-  std::set<int32_t> caches_;   // values
-  std::vector<Codes> codes_;   // per value
+  std::set<int32_t> caches_;  // values
+  std::vector<Codes> codes_;  // per value
 };
 
 }  // namespace

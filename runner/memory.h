@@ -89,7 +89,7 @@ struct CodedCache {
 
 // The memory that all methods of one program share.
 struct ProgramMemory {
-  std::vector<Arena> arenas;  // [m] is the memory with id m
+  std::vector<Arena> arenas;                     // [m] is the memory with id m
   std::map<const std::byte*, CodedCache> coded;  // by the memory of the buffer
   std::vector<InitialContents> initial;
   std::shared_ptr<DelegateMemory> delegates;

@@ -73,9 +73,9 @@ struct JoinedCaches {
   std::deque<std::vector<kernels::Tensor*>> inputs;
   std::deque<kernels::SeenMask> seen;  // of each mask
   std::deque<kernels::Tensor> seen_tensors;
-  kernels::Value* stored = nullptr;  // the columns of `strided` inputs in memory; 0: all
+  kernels::Value* stored = nullptr;          // the columns of `strided` inputs in memory; 0: all
   std::deque<kernels::Tensor> code_tensors;  // memory of caches that are held as codes
-  std::vector<bool> strided;         // per input: attention alone reads it, in place
+  std::vector<bool> strided;                 // per input: attention alone reads it, in place
 };
 
 // An output whose rows can be computed separately; see find_row_outputs.

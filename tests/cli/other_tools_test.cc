@@ -82,6 +82,8 @@ const Case kCases[] = {
      {"run m.gguf --max-new 128 --prompt Hello --ignore-eos"}},
     {"llama-perplexity -m m.gguf -f wiki.txt",
      {"convert m.gguf -o m", "verify m --perplexity wiki.txt --text"}},
+    {"llama-cli -m m.gguf -p Hello -ctk q8_0 -ctv q4_0",
+     {"run m.gguf --kv-bits 8,4 --prompt Hello"}},
     {"perplexity -m bundle -f wiki.txt", {"verify bundle --perplexity wiki.txt --text"}},
     {"llama-embedding -m bge.gguf -p 'a text'",
      {"convert bge.gguf -o bge --program encoder", "embed bge --text 'a text'"}},

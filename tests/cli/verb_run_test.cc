@@ -75,6 +75,54 @@ TEST(Run, TokensAreOnStdoutAndStatisticsOnStderr) {
   EXPECT_EQ(silent.err, "");
 }
 
+// The sample is trained, so that the loss is that of a model of English.
+TEST(Run, KeysAndValuesInFewerBitsLoseLittle) {
+  const TempDir dir;
+  convert(fixture("trained"), dir / "b");
+  const Line measure = {"verify",   dir / "b",   "--perplexity", fixture("trained/held_out.txt"),
+                        "--text",   "--against", dir / "b",      "--json",
+                        "--kv-bits"};
+  const std::pair<const char*, const char*> most_kl[] = {
+      {"8", "0.0005"}, {"8,4", "0.02"}, {"4", "0.05"}};
+  double last = 0;
+  for (const auto& [bits, most] : most_kl) {
+    Line line = measure;
+    line.insert(line.end(), {bits, "--max-kl", most});
+    const Outcome outcome = run_ferry(line);
+    EXPECT_EQ(outcome.code, 0) << bits << ": " << outcome.err;
+    const Json result = outcome.json()["result"];
+    EXPECT_EQ(result["kv_bits"], bits);
+    EXPECT_GT(result["kl_mean"].get<double>(), last);
+    last = result["kl_mean"].get<double>();
+  }
+  const Line run = {"run", dir / "b", "--prompt", "The", "--max-new", "12", "--greedy", "--json"};
+  Line in8 = run;
+  in8.insert(in8.end(), {"--kv-bits", "8"});
+  EXPECT_EQ(run_ferry(in8).json()["result"]["tokens"], run_ferry(run).json()["result"]["tokens"]);
+}
+
+TEST(Run, RefusesBitsOfKeysAndValuesThatThereAreNot) {
+  const TempDir dir;
+  convert(fixture("llama3_tied"), dir / "b");
+  const Line run = {"run", dir / "b", "--tokens", "1"};
+  const std::pair<Line, const char*> refused[] = {
+      {{"--kv-bits", "5"}, "--kv-bits '5': expected 8, 4, or two of them as in 8,4"},
+      {{"--kv-bits", "4,"}, "--kv-bits '4,': expected"},
+      {{"--kv-bits", "8,8,8"}, "--kv-bits '8,8,8': expected"},
+      {{"--kv-bits", "8", "--save-state", dir / "s"}, "--save-state does not go with --kv-bits"},
+      {{"--kv-bits", "4", "--load-state", dir / "s"}, "--load-state does not go with --kv-bits"}};
+  for (const auto& [options, why] : refused) {
+    Line line = run;
+    line.insert(line.end(), options.begin(), options.end());
+    const Outcome outcome = run_ferry(line);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_NE(outcome.err.find(why), std::string::npos) << outcome.err;
+  }
+  const Outcome verify = run_ferry({"verify", dir / "b", "--kv-bits", "8"});
+  EXPECT_EQ(verify.code, 2);
+  EXPECT_NE(verify.err.find("--kv-bits belong to --perplexity"), std::string::npos) << verify.err;
+}
+
 TEST(Run, LogitsThatAreNotFiniteEndIt) {
   const TempDir dir;
   const std::string source = changed_checkpoint(dir, "llama3_tied", [](TensorFile& file) {
