@@ -39,19 +39,9 @@ std::optional<double> parse_real(std::string_view text) {
 
 Result<runner::KvBits> kv_bits(const std::string& text) {
   if (text.empty()) return runner::KvBits();
-  for (const int keys : {8, 4}) {
-    for (const int values : {8, 4}) {
-      const runner::KvBits bits = {keys, values};
-      if (text == kv_bits_text(bits) || text == fmt::format("{},{}", keys, values)) return bits;
-    }
-  }
+  if (const auto bits = runner::parse_kv_bits(text)) return *bits;
   return fail(ErrorCode::kUsage,
-              fmt::format("--kv-bits {}: expected 8, 4, or two of them as in 8,4", quoted(text)));
-}
-
-std::string kv_bits_text(runner::KvBits bits) {
-  return bits.keys == bits.values ? fmt::format("{}", bits.keys)
-                                  : fmt::format("{},{}", bits.keys, bits.values);
+              fmt::format("--kv-bits {}: expected {}", quoted(text), runner::kKvBitsForms));
 }
 
 Result<std::optional<uint64_t>> memory_limit(const std::optional<int64_t>& bytes) {

@@ -21,11 +21,9 @@ std::optional<double> parse_real(std::string_view text);
 
 // Checks the value of --memory. Returns kUsage if it is less than 1, and nullopt if it is absent.
 Result<std::optional<uint64_t>> memory_limit(const std::optional<int64_t>& bytes);
-// Reads the value of --kv-bits: "8", "4", or two of them for keys and values, as "8,4". Empty: as
-// the program states them. kUsage for anything else.
+// Reads the value of --kv-bits (runner::parse_kv_bits). Empty: as the program states them. kUsage
+// for anything else.
 Result<runner::KvBits> kv_bits(const std::string& text);
-// Returns the text that kv_bits() reads.
-std::string kv_bits_text(runner::KvBits bits);
 // The help of --kv-bits.
 inline constexpr const char* kKvBitsHelp =
     "Hold keys and values in 8 or 4 bits, or keys in 8 and values in 4 with 8,4: about 1/4 or 1/7 "

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 
-#include "cli/option_values.h"
 #include "core/json_writer.h"
 #include "core/text.h"
 
@@ -82,7 +81,7 @@ void write_members(JsonWriter& json, const proof::PerplexityReport& r) {
   json.member("sequences", r.sequences).member("windows", r.window_count);
   json.member("window", r.windows.window).member("stride", r.windows.stride);
   json.member("token_by_token", r.token_by_token);
-  if (r.kv_bits) json.member("kv_bits", kv_bits_text(r.kv_bits));
+  if (r.kv_bits) json.member("kv_bits", runner::to_text(r.kv_bits));
   if (r.text_bytes) json.member("bytes", *r.text_bytes);
   if (const auto bits = r.bits_per_byte()) json.member("bits_per_byte", *bits);
   if (r.comparison) write_perplexity_comparison(json, r);
@@ -102,7 +101,8 @@ std::string protocol_lines(const proof::PerplexityReport& r) {
                       r.sequences, r.sequences == 1 ? "" : "s", r.perplexity.nll.count(),
                       r.window_count, r.window_count == 1 ? "" : "s");
   if (r.kv_bits) {
-    text += fmt::format("keys and values in the bits of --kv-bits {}\n", kv_bits_text(r.kv_bits));
+    text +=
+        fmt::format("keys and values in the bits of --kv-bits {}\n", runner::to_text(r.kv_bits));
   }
   if (r.token_by_token) {
     text +=

@@ -55,6 +55,11 @@ Result<Generator> Generator::load(const Bundle& bundle, const Engine& engine,
     auto impl = std::make_unique<Impl>(Impl{.engine = engine, .bundle = files});
     impl->method.memory = options.memory;
     impl->method.own_bf16 = !bundle.impl().exact;
+    if (!options.kv_bits.empty()) {
+      const auto bits = runner::parse_kv_bits(options.kv_bits);
+      if (!bits) return wrong("kv_bits", "must be " + std::string(runner::kKvBitsForms));
+      impl->method.kv_bits = *bits;
+    }
     FERRY_RETURN_IF_ERROR(impl->open_text());
     FERRY_RETURN_IF_ERROR(impl->open_source());
     const runner::DecodeOptions decode = FERRY_TRY(decode_options(options));

@@ -260,6 +260,21 @@ class Coder {
 
 }  // namespace
 
+std::optional<KvBits> parse_kv_bits(std::string_view text) {
+  for (const int keys : {8, 4}) {
+    for (const int values : {8, 4}) {
+      const KvBits bits = {keys, values};
+      if (text == to_text(bits) || text == fmt::format("{},{}", keys, values)) return bits;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string to_text(KvBits bits) {
+  return bits.keys == bits.values ? fmt::format("{}", bits.keys)
+                                  : fmt::format("{},{}", bits.keys, bits.values);
+}
+
 Status code_caches(Loading& loading) { return Coder(loading).run(); }
 
 Status check_coded_memory(const MethodState& state) {

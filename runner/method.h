@@ -46,6 +46,11 @@ struct KvBits {
   int keys = 0, values = 0;
   explicit operator bool() const { return keys != 0; }
 };
+// Reads "8" or "4", or two of them for keys and values, as "8,4". nullopt for another text.
+std::optional<KvBits> parse_kv_bits(std::string_view text);
+inline constexpr std::string_view kKvBitsForms = "8, 4, or two of them as in 8,4";
+// Returns the text that parse_kv_bits() reads.
+std::string to_text(KvBits bits);
 
 struct MethodOptions {
   // Fill planned memory with NaN bytes (0xff) instead of zeros before the first execution. State

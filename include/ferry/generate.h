@@ -39,6 +39,9 @@ struct GeneratorOptions {
   // Sequences that generate_all() decodes at a time, 1 to 64; each has caches of its own. More than
   // 1 is for stateful programs of decoders, without `mode`, `lookup` and `draft`.
   int64_t parallel = 1;
+  // The bits in which keys and values are held, as in `ferry run --kv-bits`: "8", "4", or "8,4" for
+  // keys and values. Empty: as the program states them. For stateful programs.
+  std::string kv_bits = {};
   // The most bytes of planned memory; default: the memory that the system has available.
   std::optional<uint64_t> memory = {};
 };

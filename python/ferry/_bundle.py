@@ -351,6 +351,7 @@ def open(  # noqa: A001 - ferry.open() reads well
     lookup: int = 0,
     draft: Path | Bundle | None = None,
     parallel: int = 1,
+    kv_bits: str = "",
     progress: Progress | None = None,
     threads: int = 0,
 ) -> Bundle:
@@ -362,7 +363,8 @@ def open(  # noqa: A001 - ferry.open() reads well
     from earlier ones, ``draft`` with a smaller bundle of the same vocabulary: answers are the same,
     and sooner where guesses are right; a bundle needs ``all_logits`` of :func:`convert` for it.
     ``parallel`` is how many answers :meth:`Bundle.generate_all` makes at a time, 1 to 64: one pass
-    over the weights serves all of them, and each has caches of its own.
+    over the weights serves all of them, and each has caches of its own. ``kv_bits`` holds keys and values
+    in fewer bits: "8", "4", or "8,4" for keys and values.
     ``threads`` is for all work with the bundle; 0 means as many as the process may use.
 
     >>> open("sample.bundle").info.model_type
@@ -378,7 +380,7 @@ def open(  # noqa: A001 - ferry.open() reads well
     }
     guesser = draft if draft is None or isinstance(draft, Bundle) else open(draft, threads=threads)
     handle = _native.open(options, progress, threads)
-    return Bundle(handle, threads, {"mode": mode, "lookup": lookup, "parallel": parallel}, guesser)
+    return Bundle(handle, threads, {"mode": mode, "lookup": lookup, "parallel": parallel, "kv_bits": kv_bits}, guesser)
 
 
 def run(

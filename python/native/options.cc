@@ -272,6 +272,7 @@ GeneratorOptions generator_options(const nb::dict& given) {
       .read("memory", o.memory)
       .read("lookup", o.lookup)
       .read("parallel", o.parallel)
+      .read("kv_bits", o.kv_bits)
       .done();
   return o;
 }

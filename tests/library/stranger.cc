@@ -256,6 +256,12 @@ ferry::Status adapts(const std::string& source, const std::string& adapter,
   how.draft.reset();
   const auto many = answer(adapted, how);
   expect(!many && many.error().field == "lookup", "too many guesses");
+  how.lookup = 0;
+  how.kv_bits = "8,4";
+  expect(FERRY_TRY(answer(adapted, how)).size() == with.size(), "an answer in fewer bits");
+  how.kv_bits = "3";
+  const auto bits = answer(adapted, how);
+  expect(!bits && bits.error().field == "kv_bits", "bits that there are not");
   return {};
 }
 
