@@ -55,23 +55,38 @@ HWY_INLINE void widen_group4(D d, const std::byte* codes, float scale, size_t ha
   }
 }
 
-// Computes the `dim` values of a row, which stay turned.
-HWY_INLINE void widen_row(const CacheCodes& from, const std::byte* row, float* to) {
-  const size_t group = from.group();
-  const std::byte* const scales = row + from.code_bytes();
-  for (size_t g = 0; g * group < from.dim; ++g, to += group) {
-    const float scale = code_scale(scales + g * sizeof(uint16_t));
-    if (from.bits == 8) {
-      const std::byte* const codes = row + g * group;
-      group % kLanes == 0 ? widen_group8(F32(), codes, scale, group, to)
-                          : widen_group8(F32x1(), codes, scale, group, to);
+template <int kBits, class D>
+HWY_INLINE void widen_groups(D d, const CacheCodes& from, size_t group, const std::byte* row,
+                             float* to) {
+  const std::byte* scales = row + from.dim * kBits / 8;
+  for (size_t i = 0; i < from.dim; i += group, scales += sizeof(uint16_t)) {
+    const std::byte* const codes = row + i * kBits / 8;
+    if constexpr (kBits == 8) {
+      widen_group8(d, codes, code_scale(scales), group, to + i);
     } else {
-      const size_t half = group / 2;
-      const std::byte* const codes = row + g * half;
-      half % kLanes == 0 ? widen_group4(F32(), codes, scale, half, to)
-                         : widen_group4(F32x1(), codes, scale, half, to);
+      widen_group4(d, codes, code_scale(scales), group / 2, to + i);
     }
   }
+}
+
+template <int kBits>
+HWY_INLINE void widen_rows(const CacheCodes& from, const std::byte* row, size_t count, float* to) {
+  constexpr size_t kGroup = 32, kWidth = kBits == 8 ? 1 : 2;  // lanes of a vector: kLanes * kWidth
+  const size_t group = from.group(), bytes = from.row_bytes();
+  for (size_t j = 0; j < count; ++j, row += bytes, to += from.dim) {
+    if (group == kGroup) {
+      widen_groups<kBits>(F32(), from, kGroup, row, to);
+    } else if (group % (kLanes * kWidth) == 0) {
+      widen_groups<kBits>(F32(), from, group, row, to);
+    } else {
+      widen_groups<kBits>(F32x1(), from, group, row, to);
+    }
+  }
+}
+
+// Computes the values of `count` rows that follow each other in memory. They stay turned.
+HWY_INLINE void widen_rows(const CacheCodes& from, const std::byte* row, size_t count, float* to) {
+  from.bits == 8 ? widen_rows<8>(from, row, count, to) : widen_rows<4>(from, row, count, to);
 }
 
 }  // namespace HWY_NAMESPACE

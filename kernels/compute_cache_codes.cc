@@ -149,7 +149,7 @@ void store_row_task(const CacheCodes& to, float* x, std::byte* row) {
 }
 
 void load_row_task(const CacheCodes& from, const std::byte* row, float* to) {
-  widen_row(from, row, to);
+  widen_rows(from, row, 1, to);
   turn(to, from.dim);
 }
 

@@ -74,10 +74,7 @@ KeyRows widened(const Attention& a, const StoredRows& cache, size_t key, size_t 
 }
 
 KeyRows coded_rows(const Attention& a, const CacheCodes& codes, size_t key, size_t n, float* tile) {
-  const std::byte* row = codes.row(a.kv_head, key);
-  for (size_t j = 0; j < n; ++j) {
-    widen_row(codes, row + j * codes.row_bytes(), tile + j * codes.dim);
-  }
+  widen_rows(codes, codes.row(a.kv_head, key), n, tile);
   return {tile, codes.dim};
 }
 

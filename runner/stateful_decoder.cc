@@ -301,8 +301,10 @@ Result<StatefulDecoder> StatefulDecoder::load(const packer::Bundle& bundle, Thre
     return link.method->has_coded_caches();
   };
   if (options.kv_bits && std::ranges::none_of(chain.links(), has_codes)) {
-    return fail(ErrorCode::kUsage, fmt::format("{}: the programs have no caches for --kv-bits",
-                                               printable(bundle.path())));
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: --kv-bits: the programs have no caches that llama::update_cache "
+                            "writes",
+                            printable(bundle.path())));
   }
   auto embedding = FERRY_TRY(load_embedding(bundle, pool, options, budget));
   StatefulDecoder decoder(
