@@ -24,11 +24,6 @@ Result<std::optional<uint64_t>> memory_limit(const std::optional<int64_t>& bytes
 // Reads the value of --kv-bits (runner::parse_kv_bits). Empty: as the program states them. kUsage
 // for anything else.
 Result<runner::KvBits> kv_bits(const std::string& text);
-// The help of --kv-bits.
-inline constexpr const char* kKvBitsHelp =
-    "Hold keys and values in 8 or 4 bits, or keys in 8 and values in 4 with 8,4: about 1/4 or 1/7 "
-    "of the memory of f32, for longer contexts. Loses precision, in 4 bits notably. For stateful "
-    "bundles and GGUF files; default: as the program states";
 
 // Parses the value of --mode. Returns kUsage, which lists the modes, for another name.
 Result<runner::DecodeMode> parse_mode(const std::string& name);

@@ -44,10 +44,10 @@ void bmm_f32(const float* a, const float* b, float* out, int64_t batch, int64_t 
 struct SdpaShape {
   int64_t batch, t, heads, kv_heads, dim, context;
 };
+struct CacheCodes;
 // Rows of f32, f16, bf16, or of i8 codes for (code - zero_point) * scale. These codes have a scale
 // and a zero point for each [batch,context,kv_heads]. Or rows of CacheCodes, which are read turned,
 // in a batch of 1; the dtype is u8 then.
-struct CacheCodes;
 struct StoredRows {
   DType dtype;
   const void* at;

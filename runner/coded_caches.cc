@@ -78,7 +78,7 @@ class Coder {
   Status check_cache(const Value& cache) const {
     const Tensor& buffer = *cache.tensor;
     if (buffer.dtype != DType::kF32 && !is_half(buffer.dtype)) {
-      return unsupported(cache, "has codes already");
+      return unsupported(cache, "is not in f32, f16 or bf16");
     }
     if (buffer.rank() != 4 || buffer.size(0) != 1 || !kernels::CacheCodes::takes(buffer.size(3)) ||
         buffer.size(3) > kernels::kMaxStoredDim) {
@@ -152,7 +152,9 @@ class Coder {
       const kernels::CacheCodes shape{nullptr, static_cast<size_t>(buffer.size(1)),
                                       static_cast<size_t>(buffer.size(2)),
                                       static_cast<size_t>(buffer.size(3)), found->second.bits};
-      found->second.arena = FERRY_TRY(Arena::allocate(shape.bytes(), loading_.budget));
+      Result<Arena> arena = Arena::allocate(shape.bytes(), loading_.budget);
+      if (!arena) return state_.error(arena.error().code, arena.error().message);
+      found->second.arena = std::move(*arena);
     }
     JoinedCaches& joined = state_.joined;
     Tensor& memory = joined.code_tensors.emplace_back();

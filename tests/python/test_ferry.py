@@ -180,7 +180,7 @@ def test_an_adapter_has_the_answer_of_its_reference(tmp_path):
     assert len(answers) == 3
     in_fewer_bits = ferry.open(tmp_path / "b", kv_bits="8").generate(tokens, max_new_tokens=8, ignore_end_tokens=True)
     assert len(in_fewer_bits.tokens) == 8
-    with pytest.raises(ferry.FerryError, match="kv_bits"):
+    with pytest.raises(ferry.UsageError, match="kv_bits"):
         ferry.open(tmp_path / "b", kv_bits="2").generate(tokens)
     drafted = ferry.open(tmp_path / "b", draft=plain)
     assert tuple(drafted.generate(tokens, max_new_tokens=8, ignore_end_tokens=True).tokens) in answers
