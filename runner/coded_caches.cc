@@ -103,7 +103,8 @@ class Coder {
       const Step& step = state_.steps[i];
       if (is_update(i)) return step.args[Update::kCache] == &cache && step.args[0] != &cache;
       if (uses_.is(i, Sdpa::kName)) {
-        return step.args[Sdpa::kQuery] != &cache && step.args[Sdpa::kOut] != &cache;
+        return step.args[Sdpa::kQuery] != &cache && step.args[Sdpa::kAttnMask] != &cache &&
+               step.args[Sdpa::kOut] != &cache;
       }
       return uses_.is(i, Slice::kName) && is_constant_slice(step) &&
              step.args[Slice::kOut] != &cache;

@@ -17,6 +17,7 @@ enum class Use {
   kShared,       // the keys are the values too
   kByIndex,      // update_cache_with_indices writes them
   kOtherReader,  // another operator reads the slices, which are outputs too
+  kMask,         // the buffer of the values is the mask
   kRead,         // another operator reads the buffer
   kOutput,       // the buffer is an output
   kDynamicStep,  // the step of the slices is no constant
@@ -48,9 +49,9 @@ class Program {
     if (use == Use::kRead) negate(keys);
     if (use == Use::kOutput) program.method().outputs.push_back(keys);
     if (use == Use::kAlias) negate(program.add(program.tensor(keys)));
-    program.call("llama::custom_sdpa.out",
-                 {query, key_rows, value_rows, program.add(kPosition), none(), program.add(0.0),
-                  program.add(true), none(), out});
+    program.call("llama::custom_sdpa.out", {query, key_rows, value_rows, program.add(kPosition),
+                                            use == Use::kMask ? values : none(), program.add(0.0),
+                                            program.add(true), none(), out});
     program.method().outputs.push_back(out);
     if (use == Use::kOtherReader) program.method().outputs.push_back(value_rows);
   }
@@ -188,6 +189,7 @@ void expect_refused(Program program, const std::string& why) {
 
 TEST(CodedCaches, RefuseWhatUsesThemOtherwise) {
   expect_refused({DType::kF32, Use::kRead}, "is used by instruction 4 (aten::neg.out)");
+  expect_refused({DType::kF32, Use::kMask}, "is used by instruction 6 (llama::custom_sdpa.out)");
   expect_refused({DType::kF32, Use::kDynamicStep}, "(aten::slice_copy.Tensor_out)");
   expect_refused({DType::kF32, Use::kAlias}, "has the memory of value");
   expect_refused({DType::kF32, Use::kOutput}, "is an input or output");
