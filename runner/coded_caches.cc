@@ -146,8 +146,16 @@ class Coder {
   Status make_codes(const Value& cache) {
     const Tensor& buffer = *cache.tensor;
     std::map<const std::byte*, CodedCache>& all = state_.memory->coded;
+    for (const auto& [at, other] : all) {
+      const bool is_same =
+          at == buffer.data && other.sizes == buffer.sizes && other.buffer_bytes == buffer.capacity;
+      const bool overlaps =
+          at < buffer.data + buffer.capacity && buffer.data < at + other.buffer_bytes;
+      if (overlaps && !is_same) return unsupported(cache, "has memory of another cache");
+    }
     const auto [found, is_new] = all.try_emplace(buffer.data);
     if (is_new) {
+      found->second.sizes = buffer.sizes;
       found->second.bits = bits_of(cache);
       found->second.buffer_bytes = buffer.capacity;
       const kernels::CacheCodes shape{nullptr, static_cast<size_t>(buffer.size(1)),
@@ -216,7 +224,7 @@ class Coder {
     return Part{cache, step.args[Slice::kStart], step.args[Slice::kEnd], maker};
   }
 
-  // Attention to slices that are also read elsewhere, or to other tensors, stays as it is.
+  // Attention to other tensors stays as it is.
   Status change_sdpa(size_t i) {
     Step& step = state_.steps[i];
     const std::optional<Part> keys = part_of(i, Sdpa::kKey), values = part_of(i, Sdpa::kValue);

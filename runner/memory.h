@@ -15,6 +15,7 @@
 
 #include "core/dtype.h"
 #include "core/result.h"
+#include "kernels/tensor.h"
 
 namespace ferry::runner {
 
@@ -84,6 +85,7 @@ class DelegateMemory;
 struct CodedCache {
   Arena arena;
   int bits = 0;
+  kernels::Dims sizes;  // of the buffer
   uint64_t buffer_bytes = 0;
 };
 

@@ -142,7 +142,7 @@ TEST(CodedCaches, StandForTheirValues) {
       EXPECT_GT(largest_difference(in4, stated), largest_difference(in8, stated));
       EXPECT_GT(largest_difference(mixed, in8), use == Use::kShared ? -1 : 0);
       EXPECT_GT(largest_difference(mixed, in4), 0);
-      // What is executed as stated reads the same codes.
+      // Execution as stated reads the same codes.
       EXPECT_LT(largest_difference(program.run({.literal = true, .kv_bits = {8, 8}}), in8), 1e-6);
     }
   }
@@ -180,7 +180,7 @@ TEST(CodedCaches, TakeTheMemoryOfTheirCodes) {
   EXPECT_FALSE(program.program.load({.kv_bits = {8, 8}, .memory = all - buffers + codes - 1}));
 }
 
-void expect_refused(Program program, const std::string& why) {
+void expect_refused(Program&& program, const std::string& why) {
   const auto refused = program.program.load({.kv_bits = {4, 4}});
   ASSERT_FALSE(refused) << why;
   EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
@@ -189,6 +189,14 @@ void expect_refused(Program program, const std::string& why) {
 
 TEST(CodedCaches, RefuseWhatUsesThemOtherwise) {
   expect_refused({DType::kF32, Use::kRead}, "is used by instruction 4 (aten::neg.out)");
+  // A second cache in the same memory, of another shape, may be larger than the codes of the first.
+  Program two(DType::kF32, Use::kDirect);
+  const int32_t small = two.program.planned(DType::kF32, {1, 1, 1, 4});
+  two.program.tensor(small).allocation = two.program.tensor(two.buffer).allocation;
+  two.program.call("llama::update_cache.out",
+                   {two.program.constant(some(DType::kF32, {1, 1, 1, 4}, 0)), small,
+                    two.program.add(int64_t{0}), two.program.planned(DType::kF32, {1})});
+  expect_refused(std::move(two), "has memory of another cache");
   expect_refused({DType::kF32, Use::kMask}, "is used by instruction 6 (llama::custom_sdpa.out)");
   expect_refused({DType::kF32, Use::kDynamicStep}, "(aten::slice_copy.Tensor_out)");
   expect_refused({DType::kF32, Use::kAlias}, "has the memory of value");
