@@ -138,7 +138,7 @@ inline void store_rows(__m256i values, uint16_t* out, size_t apart, size_t count
 
 // Computes columns j, j + apart, ... of rows [i, i + kM).
 template <size_t kM, size_t kN>
-void tile(const Bf16Product& p, size_t i, size_t j, size_t apart, size_t ahead) {
+void tile(const Bf16Product& p, size_t i, size_t j, size_t apart, FetchDistance ahead) {
   __m512 sums[kM * kN];
 #pragma GCC unroll 24
   for (size_t q = 0; q < kM * kN; ++q) sums[q] = _mm512_setzero_ps();
@@ -147,12 +147,8 @@ void tile(const Bf16Product& p, size_t i, size_t j, size_t apart, size_t ahead) 
   const uint16_t* w = p.w + j * p.k;
   size_t c = 0;
   for (; c + kLanes <= p.k; c += kLanes) {
-    if (ahead > 0) {
-      // The address may lie behind the matrix: the processor ignores a fetch of unmapped memory.
-      for (size_t q = 0; q < kN; ++q) {
-        const auto at = reinterpret_cast<uintptr_t>(w + q * apart * p.k + c) + ahead;
-        _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
-      }
+    if (ahead.bytes > 0) {
+      for (size_t q = 0; q < kN; ++q) ahead.fetch(w + q * apart * p.k + c);
     }
     step<kM, kN>(x + c, w + c, x_apart, apart * p.k, ~__mmask32{0}, sums);
   }
@@ -182,7 +178,8 @@ void tile(const Bf16Product& p, size_t i, size_t j, size_t apart, size_t ahead) 
 
 // Computes tile() for `rows` rows, at most kRows.
 template <size_t kN, size_t kM = kRows>
-void tile_of(size_t rows, const Bf16Product& p, size_t i, size_t j, size_t apart, size_t ahead) {
+void tile_of(size_t rows, const Bf16Product& p, size_t i, size_t j, size_t apart,
+             FetchDistance ahead) {
   if constexpr (kM > 1) {
     if (rows < kM) return tile_of<kN, kM - 1>(rows, p, i, j, apart, ahead);
   }
@@ -214,24 +211,25 @@ class NextBlock {
 void columns_of_rows(const Bf16Product& p, size_t rows, size_t i, size_t j, size_t end,
                      NextBlock& next) {
   for (; j + kColumns <= end; j += kColumns) {
-    tile_of<kColumns>(rows, p, i, j, 1, 0);
+    tile_of<kColumns>(rows, p, i, j, 1, {});
     next.fetch_share();
   }
-  for (; j < end; ++j) tile_of<1>(rows, p, i, j, 1, 0);
+  for (; j < end; ++j) tile_of<1>(rows, p, i, j, 1, {});
 }
 
 // A few rows read w once, at the speed of memory: as several streams, each of which continues
 // without a gap from one row of w to the next.
 void few_rows(const Bf16Product& p, size_t begin, size_t end) {
-  const size_t band = (end - begin) / kColumns, ahead = fetch_ahead().band;
+  const size_t band = (end - begin) / kColumns;
+  const FetchDistance ahead = fetch_ahead(p.m).band;
   const size_t tiles = (p.m + kRows - 1) / kRows, rows = (p.m + tiles - 1) / tiles;
   const auto rows_from = [&](size_t i) { return p.m - i < rows ? p.m - i : rows; };
   for (size_t j = begin; j < begin + band; ++j) {
     tile_of<kColumns>(rows, p, 0, j, band, ahead);
-    for (size_t i = rows; i < p.m; i += rows) tile_of<kColumns>(rows_from(i), p, i, j, band, 0);
+    for (size_t i = rows; i < p.m; i += rows) tile_of<kColumns>(rows_from(i), p, i, j, band, {});
   }
   for (size_t j = begin + band * kColumns; j < end; ++j) {
-    for (size_t i = 0; i < p.m; i += rows) tile_of<1>(rows_from(i), p, i, j, 1, 0);
+    for (size_t i = 0; i < p.m; i += rows) tile_of<1>(rows_from(i), p, i, j, 1, {});
   }
 }
 

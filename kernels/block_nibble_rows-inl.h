@@ -160,7 +160,7 @@ HWY_INLINE __m128 four_totals(const __m512 (&sums)[2]) {
 // Computes rows n to n + 3 of the matrix for `kActs` rows of activations from `first` on. Fetches
 // the bytes at `ahead` behind those that it reads.
 template <class T, size_t kActs>
-HWY_INLINE void four_rows(const BlockProduct& p, size_t n, size_t first, size_t ahead) {
+HWY_INLINE void four_rows(const BlockProduct& p, size_t n, size_t first, FetchDistance ahead) {
   const auto row_bytes = static_cast<size_t>(p.matrix.row_bytes());
   const size_t blocks = p.x.columns / T::kElements;
   const uint8_t *row = p.row(n), *fetched = row;
@@ -203,7 +203,7 @@ HWY_INLINE void four_rows(const BlockProduct& p, size_t n, size_t first, size_t 
 // Computes rows from `begin` on, and returns the first of those that are left of [begin, end).
 template <class T>
 size_t nibble_rows(const BlockProduct& p, size_t begin, size_t end) {
-  const size_t ahead = fetch_ahead().nibbles;
+  const FetchDistance ahead = fetch_ahead(1).nibbles;
   for (; begin + kRowsAtOnce <= end; begin += kRowsAtOnce) {
     size_t i = 0;
     for (; i + 4 <= p.x.rows; i += 4) four_rows<T, 4>(p, begin, i, ahead);

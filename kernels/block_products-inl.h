@@ -231,7 +231,7 @@ struct RowReader {
 
 // Adds the products of a row of a matrix with kRows rows of activations to 8 partial sums for each.
 template <class T, size_t kRows>
-HWY_INLINE void add_row(const BlockProduct& p, RowReader<T> row, size_t first, size_t ahead,
+HWY_INLINE void add_row(const BlockProduct& p, RowReader<T> row, size_t first, FetchDistance ahead,
                         float* sums) {
   const int8_t* codes[kRows];
   const float* numbers[kRows];
@@ -277,7 +277,8 @@ template <class T>
 void few_rows(const BlockProduct& p, size_t begin, size_t end) {
   const auto rows = static_cast<size_t>(p.matrix.rows);
   const auto row_bytes = static_cast<size_t>(p.matrix.row_bytes());
-  const size_t ahead = fetch_ahead().stream, blocks = p.x.columns / T::kElements;
+  const FetchDistance ahead = fetch_ahead(1).stream;
+  const size_t blocks = p.x.columns / T::kElements;
 #if FERRY_BLOCK_VNNI == 512
   if constexpr (kIsNibbles<T>) begin = nibble_rows<T>(p, begin, end);
 #endif

@@ -147,7 +147,8 @@ template <class T>
 void fill_tile(const BlockProduct& p, size_t n, const BlockTile& t) {
   const auto rows = static_cast<size_t>(p.matrix.rows);
   const size_t groups = p.x.columns / kGroupColumns;
-  const size_t tile_bytes = kTileRows * static_cast<size_t>(p.matrix.row_bytes());
+  const FetchDistance next_tile = {kTileRows * static_cast<size_t>(p.matrix.row_bytes()),
+                                   fetch_ahead(p.x.rows).stream.into_second};
   BlockChunk chunks[kPutRows];
   for (size_t r = 0; r < kTileRows; r += kPutRows) {
     RowReader<T> readers[kPutRows];
@@ -157,7 +158,7 @@ void fill_tile(const BlockProduct& p, size_t n, const BlockTile& t) {
     }
     for (size_t g = 0; g < groups; g += kChunkGroups) {
       for (size_t i = 0; i < kPutRows; ++i) {
-        fetch(readers[i].p, tile_bytes, RowReader<T>::kPerChunk * T::kBytes);
+        fetch(readers[i].p, next_tile, RowReader<T>::kPerChunk * T::kBytes);
         readers[i].next(chunks[i]);
       }
       const size_t left = groups - g;

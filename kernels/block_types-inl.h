@@ -16,6 +16,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/compute_simd-inl.h"
+#include "kernels/fetch_ahead.h"
 
 // The namespace of this code and the instructions that it may use, if they are not those of the
 // target. FERRY_BLOCK_VNNI is the number of bits of the vectors of tiles. FERRY_BLOCK_NEON is 1 for
@@ -62,12 +63,10 @@ struct Whole {
   constexpr operator size_t() const { return kBlocks; }
 };
 
-// Fetches the cache lines of `bytes` bytes at p + ahead. The address may lie behind the matrix,
-// because processors ignore a fetch of unmapped memory.
-HWY_INLINE void fetch(const uint8_t* p, size_t ahead, size_t bytes) {
-  if (ahead == 0) return;
-  const auto from = reinterpret_cast<uintptr_t>(p) + ahead;
-  for (size_t i = 0; i < bytes; i += 64) hwy::Prefetch(reinterpret_cast<const void*>(from + i));
+// Fetches the cache lines of `bytes` bytes that lie `ahead` behind p.
+HWY_INLINE void fetch(const uint8_t* p, FetchDistance ahead, size_t bytes) {
+  if (ahead.bytes == 0) return;
+  for (size_t i = 0; i < bytes; i += 64) ahead.fetch(p + i);
 }
 
 // ---- steps that types share

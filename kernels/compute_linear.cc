@@ -18,7 +18,7 @@ static_assert(kTaskCols % kTileCols == 0);
 
 // Computes columns [begin, end) of out for a few rows.
 void linear_direct_task(const LinearArgs& a, size_t begin, size_t end) {
-  const RowProducts p{a.x, a.x_stride, a.m, a.w, a.k, a.out, a.n, a.k, fetch_ahead().band};
+  const RowProducts p{a.x, a.x_stride, a.m, a.w, a.k, a.out, a.n, a.k, fetch_ahead(a.m).band};
   if (a.dtype == DType::kF32) return banded_products<float>(p, begin, end);
   if (a.dtype == DType::kBF16) return banded_products<BF16>(p, begin, end);
   banded_products<F16>(p, begin, end);
@@ -148,7 +148,11 @@ constexpr size_t kMinRowTaskBytes = size_t{1} << 16;
 constexpr size_t kMaxRowTaskBytes = size_t{1} << 19;
 // For up to this many rows it is cheaper to widen the weights in registers for each tile of rows
 // than to widen a copy. Fetches ahead allow taller tiles (most_bands() in compute_tile-inl.h).
-size_t few_rows() { return fetch_ahead().band > 0 && processor().avx512 ? 18 : 12; }
+constexpr size_t kFewRows = 12, kFewRowsWithFetches = 18;
+size_t few_rows() {
+  const bool fetches = fetch_ahead(kFewRows).band.bytes > 0;
+  return fetches && processor().avx512 ? kFewRowsWithFetches : kFewRows;
+}
 
 size_t count(int64_t n) { return static_cast<size_t>(n); }
 

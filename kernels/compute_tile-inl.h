@@ -48,16 +48,10 @@ enum class Fetch {
   kInBands,   // the bytes at distance RowProducts::ahead in each band
 };
 
-// Fetches the cache line of the byte at p + ahead. The address may lie behind the matrix, because
-// the processor ignores a fetch of unmapped memory.
-HWY_INLINE void fetch(const void* p, size_t ahead) {
-  hwy::Prefetch(reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(p) + ahead));
-}
-
 // Does the steps over all of k. w is not read past k, x is padded.
 template <size_t kM, size_t kN, Fetch kFetch, class W>
 HWY_INLINE void steps(const float* x, size_t x_stride, const W* w, size_t w_stride, size_t k,
-                      size_t ahead, VF32 (&acc)[kM * kN]) {
+                      FetchDistance ahead, VF32 (&acc)[kM * kN]) {
   const size_t whole = k / kLanes * kLanes;
   size_t c = 0;
   if constexpr (kFetch != Fetch::kNothing) {
@@ -67,7 +61,7 @@ HWY_INLINE void steps(const float* x, size_t x_stride, const W* w, size_t w_stri
         if constexpr (kFetch == Fetch::kNextRows) {
           hwy::Prefetch(w + (j + kN) * w_stride + c);
         } else {
-          fetch(w + j * w_stride + c, ahead);
+          ahead.fetch(w + j * w_stride + c);
         }
       }
       for (size_t s = c; s < c + kLine; s += kLanes) {
@@ -181,7 +175,7 @@ template <size_t kM, size_t kN, class T>
 HWY_INLINE size_t product_bands(const RowProducts& p, size_t begin, size_t end) {
   const size_t band = (end - begin) / kN;
   for (size_t j = begin; j < begin + band; ++j) {
-    if (p.ahead > 0) {
+    if (p.ahead.bytes > 0) {
       product_columns<kM, kN, T, Fetch::kInBands>(p, j, band);
     } else {
       product_columns<kM, kN, T, Fetch::kNothing>(p, j, band);
@@ -209,7 +203,7 @@ HWY_INLINE size_t most_bands(const RowProducts& p, size_t begin, size_t end) {
   if constexpr (kTileRows * kTileCols == 24) {
     // Fewer passes read a row of w, which each of them widens. Without fetches memory is slower
     // with fewer streams.
-    if (p.ahead == 0) return product_bands<kTileRows, kTileCols, T>(p, begin, end);
+    if (p.ahead.bytes == 0) return product_bands<kTileRows, kTileCols, T>(p, begin, end);
     if (p.m == 7 || p.m == 8) return product_bands<8, 3, T>(p, begin, end);
     if (p.m > kTileRows) return product_bands<6, 4, T>(p, begin, end);
   }

@@ -8,6 +8,7 @@
 #include "core/dtype.h"
 #include "kernels/compute.h"
 #include "kernels/dtypes.h"
+#include "kernels/fetch_ahead.h"
 
 namespace ferry::kernels {
 
@@ -26,7 +27,7 @@ struct RowProducts {
   size_t w_stride;
   void* out;
   size_t out_stride, k;
-  size_t ahead = 0;  // FetchAhead::band in bytes, for banded_products()
+  FetchDistance ahead = {};  // FetchAhead::band, for banded_products()
 };
 constexpr size_t kMaxTileCols = 6;
 

@@ -1,20 +1,35 @@
-// The distance at which products of one row of activations fetch weights from memory. Such a
-// product reads each weight once and waits for memory most of its time.
+// The distances at which products of a few rows of activations fetch weights from memory. Such a
+// product reads each weight once or a few times, and waits for memory most of its time.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace ferry::kernels {
 
-struct FetchAhead {
-  // bytes, for rows of weights that are read one after the other; 0 for no fetches
-  size_t stream = 0;
-  // the same, for 4-bit codes in groups and for blocks of nibbles whose rows are read four at once
-  size_t nibbles = 0;
-  size_t band = 0;  // bytes, in each stream of banded products (compute_tile-inl.h)
+// How far behind the bytes that a product reads it fetches others, and into which cache.
+struct FetchDistance {
+  size_t bytes = 0;          // 0 for no fetches
+  bool into_second = false;  // into the second cache only, else into the first too
+
+  // Fetches the cache line of the byte at p + bytes. The address may lie behind the matrix, because
+  // processors ignore a fetch of unmapped memory. Always inline, because GCC 12 removes calls of
+  // functions that do nothing else than fetch.
+  [[gnu::always_inline]] void fetch(const void* p) const {
+    const auto* at = reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(p) + bytes);
+    into_second ? __builtin_prefetch(at, 0, 2) : __builtin_prefetch(at, 0, 3);
+  }
 };
 
-// Returns the distances for this processor.
-const FetchAhead& fetch_ahead();
+struct FetchAhead {
+  // for rows of weights that are read one or two after the other, and for tiles of blocks
+  FetchDistance stream = {};
+  // for 4-bit codes in groups, and for blocks of nibbles whose rows are read four at once
+  FetchDistance nibbles = {};
+  FetchDistance band = {};  // in each stream of banded products (compute_tile-inl.h)
+};
+
+// Returns the distances on this processor for products of `rows` rows of activations.
+const FetchAhead& fetch_ahead(size_t rows);
 
 }  // namespace ferry::kernels

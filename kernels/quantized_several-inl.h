@@ -84,15 +84,16 @@ struct TwoRows {
   const uint8_t* codes[2];
   const std::byte* scales[2];
   size_t n, count;
-  size_t ahead, scales_ahead;  // distances in bytes to the rows that are fetched meanwhile
+  FetchDistance ahead, scales_ahead;  // to the rows that are fetched meanwhile
 
-  TwoRows(const CodedMatrix& m, size_t row, size_t end, size_t least_ahead)
+  TwoRows(const CodedMatrix& m, size_t row, size_t end, FetchDistance least)
       : n(row), count(end - row < 2 ? 1 : 2) {
     for (size_t r = 0; r < 2; ++r) {
       codes[r] = row_codes(m, n + r % count), scales[r] = row_scales(m, n + r % count);
     }
-    const size_t bytes = 2 * row_bytes(m), pairs = (least_ahead + bytes - 1) / bytes;
-    ahead = pairs * bytes, scales_ahead = 2 * pairs * Groups(m).count * scale_bytes(m);
+    const size_t bytes = 2 * row_bytes(m), pairs = (least.bytes + bytes - 1) / bytes;
+    ahead = {pairs * bytes, least.into_second};
+    scales_ahead = {2 * pairs * Groups(m).count * scale_bytes(m), least.into_second};
   }
 
   // Returns the values of both rows in turn, or 0 without values.
@@ -184,12 +185,12 @@ inline void two_rows4(const CodedProduct& p, const SeveralRows<kM>& x, const Two
   for (; groups >= 8; groups -= 8, k += kStep4, at += kScales, steps += kM * kStepBytes4) {
     for (size_t r = 0; r < 2; ++r) {
       const uint8_t* from = w.codes[r] + k / 2;
-      ask_for(from, w.ahead);
-      ask_for(from + 64, w.ahead);
+      w.ahead.fetch(from);
+      w.ahead.fetch(from + 64);
       codes.set(r, 0, load512(from));
       codes.set(r, 1, load512(from + 64));
     }
-    ask_for(w.scales[0] + 2 * at, w.scales_ahead);
+    w.scales_ahead.fetch(w.scales[0] + 2 * at);
     const __m512 scales = scales_in_order(eight_scales<kBf16>(w.scales[0] + at),
                                           eight_scales<kBf16>(w.scales[1] + at));
     add_groups<kM, true>(codes, scales, steps, sums);
@@ -198,8 +199,8 @@ inline void two_rows4(const CodedProduct& p, const SeveralRows<kM>& x, const Two
     const size_t bytes = groups * kBlockColumns / 2, first = bytes < 64 ? bytes : 64;
     for (size_t r = 0; r < 2; ++r) {
       const uint8_t* from = w.codes[r] + k / 2;
-      ask_for(from, w.ahead);
-      ask_for(from + first, w.ahead);
+      w.ahead.fetch(from);
+      w.ahead.fetch(from + first);
       codes.set(r, 0, _mm512_maskz_loadu_epi8(Few512::first_lanes(first), from));
       if (bytes > first) {
         const __mmask64 rest = Few512::first_lanes(bytes - first);
@@ -269,7 +270,7 @@ inline void two_rows8(const CodedProduct& p, const SeveralRows<kM>& x, const Two
   const int8_t* steps = x.steps;
   for (size_t k = 0; k < columns; k += kStep8, steps += kM * kStepBytes8) {
     const __mmask64 lanes = Few512::first_lanes(columns - k < kStep8 ? columns - k : kStep8);
-    for (size_t r = 0; r < 2; ++r) ask_for(w.codes[r] + k, w.ahead);
+    for (size_t r = 0; r < 2; ++r) w.ahead.fetch(w.codes[r] + k);
     add_codes<kM>({_mm512_maskz_loadu_epi8(lanes, w.codes[0] + k),
                    _mm512_maskz_loadu_epi8(lanes, w.codes[1] + k)},
                   steps, sums);
@@ -299,7 +300,8 @@ void several_rows(const CodedProduct& p, const Activations& x, size_t begin, siz
   const Scratch memory(passes * floats);
   SeveralRows<kM> rows[kMostSeveral8 / kMostAtOnce];
   for (size_t i = 0; i < passes; ++i) rows[i].set(p, x, i * kM, memory.data() + i * floats);
-  const size_t ahead = m.bits == 4 ? fetch_ahead().nibbles : fetch_ahead().stream;
+  const FetchAhead& distances = fetch_ahead(x.rows);
+  const FetchDistance ahead = m.bits == 4 ? distances.nibbles : distances.stream;
   for (size_t n = begin; n < end; n += 2) {
     const TwoRows two(m, n, end, ahead);
     for (size_t i = 0; i < passes; ++i) two_rows(p, rows[i], two);

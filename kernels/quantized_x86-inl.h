@@ -20,13 +20,6 @@ namespace {
 
 inline __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 
-// Fetches the cache line of the byte at p + ahead. The address may lie behind the matrix, because
-// the processor ignores a fetch of unmapped memory.
-inline void ask_for(const void* p, size_t ahead) {
-  const auto address = reinterpret_cast<uintptr_t>(p) + ahead;
-  _mm_prefetch(reinterpret_cast<const char*>(address), _MM_HINT_T0);
-}
-
 // Returns acc + the products of 64 codes of 4 bits: lanes 0 to 3 for the first 32, the others for
 // the rest.
 template <class Dot>
@@ -70,9 +63,9 @@ inline __m256i eight_blocks(const uint8_t* codes, const SplitCodes& x) {
 template <class Dot>
 inline __m256i long_group(const uint8_t* codes, size_t bytes, SplitCodes x) {
   __m256i acc = _mm256_setzero_si256(), other = acc;
-  const size_t ahead = fetch_ahead().nibbles;
+  const FetchDistance ahead = fetch_ahead(1).nibbles;
   for (; bytes >= 64; bytes -= 64, codes += 64, x.column += 128) {
-    ask_for(codes, ahead);
+    ahead.fetch(codes);
     acc = add_products64<Dot>(acc, codes, x);
     other = add_products64<Dot>(other, codes + 32, x.from(64));
   }
@@ -90,18 +83,19 @@ inline __m256i long_group(const uint8_t* codes, size_t bytes, SplitCodes x) {
 
 // Computes 8 groups, each a multiple of 64 columns. The size of groups is a constant if kBytes > 0.
 template <class Dot, size_t kBytes>
-inline __m256i eight_groups(const uint8_t* codes, size_t group_bytes, SplitCodes x, size_t ahead) {
+inline __m256i eight_groups(const uint8_t* codes, size_t group_bytes, SplitCodes x,
+                            FetchDistance ahead) {
   const size_t bytes = kBytes > 0 ? kBytes : group_bytes;
   __m256i sums[8];
 #pragma GCC unroll 8
   for (size_t i = 0; i < 8; ++i) {
-    ask_for(codes, ahead);
+    ahead.fetch(codes);
     if constexpr (Dot::kFew512 && kBytes == 64) {
       sums[i] = Dot::Few::group_of_128(codes, x);
     } else {
       sums[i] = products64<Dot>(codes, x);
       for (size_t b = 32; b < bytes; b += 32) {
-        if (b % 64 == 0) ask_for(codes + b, ahead);
+        if (b % 64 == 0) ahead.fetch(codes + b);
         sums[i] = add_products64<Dot>(sums[i], codes + b, x.from(2 * b));
       }
     }
@@ -138,7 +132,7 @@ struct RowOfGroups {
   const uint8_t* codes;
   const std::byte* scales;
   SplitCodes x;
-  size_t ahead;  // distance in bytes of codes, for ask_for()
+  FetchDistance ahead;  // of the codes
 };
 
 // Computes fewer than 8 groups of 32 columns. The sums of the others are 0.
@@ -183,11 +177,12 @@ template <class Dot, bool kBf16>
 inline float sum_blocks_of_32(RowOfGroups r, size_t groups) {
   constexpr size_t kScales = kBf16 ? 16 : 32;
   __m256 acc = _mm256_setzero_ps();
+  const FetchDistance scales_ahead = {r.ahead.bytes / 128 * kScales, r.ahead.into_second};
   for (; groups >= 8; groups -= 8) {
-    if (r.ahead > 0) {
-      ask_for(r.codes, r.ahead);
-      ask_for(r.codes + 64, r.ahead);
-      ask_for(r.scales, r.ahead / 128 * kScales);
+    if (r.ahead.bytes > 0) {
+      r.ahead.fetch(r.codes);
+      r.ahead.fetch(r.codes + 64);
+      scales_ahead.fetch(r.scales);
     }
     const __m256 sums = _mm256_cvtepi32_ps(eight_blocks<Dot>(r.codes, r.x));
     acc = _mm256_fmadd_ps(sums, eight_scales<kBf16>(r.scales), acc);
@@ -208,9 +203,9 @@ template <class Dot, bool kBf16, size_t kBytes = 0>
 inline float sum_long_groups(RowOfGroups r, size_t groups, size_t bytes) {
   constexpr size_t kScales = kBf16 ? 16 : 32;
   __m256 acc = _mm256_setzero_ps();
-  const size_t scales_ahead = r.ahead / (8 * bytes) * kScales;
+  const FetchDistance scales_ahead = {r.ahead.bytes / (8 * bytes) * kScales, r.ahead.into_second};
   for (; groups >= 8; groups -= 8) {
-    ask_for(r.scales, scales_ahead);
+    scales_ahead.fetch(r.scales);
     const __m256i sums = eight_groups<Dot, kBytes>(r.codes, bytes, r.x, r.ahead);
     acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), eight_scales<kBf16>(r.scales), acc);
     r = {r.codes + 8 * bytes, r.scales + kScales, r.x.from(16 * bytes), r.ahead};
@@ -236,7 +231,7 @@ inline void few_rows4(const CodedProduct& p, const Activations& x, size_t begin,
   const CodedMatrix& w = *p.matrix;
   const Groups groups(w);
   const auto rows = static_cast<size_t>(w.rows);
-  const size_t ahead = fetch_ahead().nibbles;
+  const FetchDistance ahead = fetch_ahead(1).nibbles;
   const size_t bytes = row_bytes(w), scale_bytes = groups.count * (kBf16 ? 2 : 4);
   const uint8_t* codes = row_codes(w, begin);
   const std::byte* scales = row_scales(w, begin);
@@ -276,11 +271,12 @@ inline __m256i dot32(__m256i acc, const uint8_t* codes, const int8_t* x) {
 // The lanes of the result sum up to the products of a row of 8-bit codes with codes `x`. Without
 // kPairs they are products of codes + 128.
 template <class Dot>
-inline __m256i row_products(const uint8_t* codes, const int8_t* x, size_t columns, size_t ahead) {
+inline __m256i row_products(const uint8_t* codes, const int8_t* x, size_t columns,
+                            FetchDistance ahead) {
   __m256i acc = _mm256_setzero_si256(), other = acc;
   size_t k = 0;
   for (; k + 64 <= columns; k += 64) {
-    ask_for(codes + k, ahead);
+    ahead.fetch(codes + k);
     acc = dot32<Dot>(acc, codes + k, x + k);
     other = dot32<Dot>(other, codes + k + 32, x + k + 32);
   }
@@ -302,7 +298,7 @@ inline int32_t excess(int32_t sum) {
 // Returns the sum of products of a row of 8-bit codes with codes `x`, whose sum is `sum`.
 template <class Dot>
 inline int32_t dot_row(const uint8_t* codes, const int8_t* x, size_t columns, int32_t sum,
-                       size_t ahead) {
+                       FetchDistance ahead) {
   __m256i acc = row_products<Dot>(codes, x, columns, ahead);
   acc = four_sums(acc, acc, acc, acc);
   return _mm256_cvtsi256_si32(acc) + _mm256_extract_epi32(acc, 4) - excess<Dot>(sum);
@@ -312,7 +308,7 @@ inline int32_t dot_row(const uint8_t* codes, const int8_t* x, size_t columns, in
 // are read one after the other in place; only the additions across lanes are done together.
 template <class Dot>
 inline void four_rows8(const CodedProduct& p, const ActivationRow& row, size_t columns, size_t n,
-                       size_t ahead, float* out) {
+                       FetchDistance ahead, float* out) {
   __m256i acc[4];
   for (size_t j = 0; j < 4; ++j) {
     acc[j] = row_products<Dot>(row_codes(*p.matrix, n + j), row.codes(), columns, ahead);
@@ -330,7 +326,7 @@ inline void four_rows8(const CodedProduct& p, const ActivationRow& row, size_t c
 template <class Dot>
 void few8(const CodedProduct& p, const Activations& x, size_t begin, size_t end) {
   const auto rows = static_cast<size_t>(p.matrix->rows);
-  const size_t ahead = fetch_ahead().stream;
+  const FetchDistance ahead = fetch_ahead(1).stream;
   size_t n = begin;
   for (; n + 4 <= end; n += 4) {
     for (size_t i = 0; i < x.rows; ++i) {
@@ -350,7 +346,7 @@ void few8(const CodedProduct& p, const Activations& x, size_t begin, size_t end)
 template <class Dot>
 void code_sums(const CodedMatrix& m, size_t begin, size_t end, int32_t* sums) {
   const auto columns = static_cast<size_t>(m.columns);
-  const size_t ahead = fetch_ahead().stream;
+  const FetchDistance ahead = fetch_ahead(1).stream;
   alignas(32) int8_t ones[64];
   __builtin_memset(ones, 1, sizeof ones);
   for (size_t n = begin; n < end; ++n) {
