@@ -26,7 +26,17 @@ struct FetchAhead {
   FetchDistance stream = {};
   // for 4-bit codes in groups, and for blocks of nibbles whose rows are read four at once
   FetchDistance nibbles = {};
+  // the least distance for these blocks where four rows have more bytes than `nibbles`, or 0 for
+  // `nibbles` there too
+  FetchDistance long_nibbles = {};
   FetchDistance band = {};  // in each stream of banded products (compute_tile-inl.h)
+
+  // Returns the distance for blocks of nibbles of which four rows have `bytes` bytes. If it were
+  // less than that, the last of the four rows would be read before they are fetched.
+  FetchDistance four_rows(size_t bytes) const {
+    if (bytes <= nibbles.bytes || long_nibbles.bytes == 0) return nibbles;
+    return {bytes > long_nibbles.bytes ? bytes : long_nibbles.bytes, long_nibbles.into_second};
+  }
 };
 
 // Returns the distances on this processor for products of `rows` rows of activations.
