@@ -204,7 +204,7 @@ HWY_INLINE void four_rows(const BlockProduct& p, size_t n, size_t first, FetchDi
 template <class T>
 size_t nibble_rows(const BlockProduct& p, size_t begin, size_t end) {
   const FetchDistance ahead =
-      fetch_ahead(1).four_rows(kRowsAtOnce * static_cast<size_t>(p.matrix.row_bytes()));
+      fetch_ahead(p.x.rows).four_rows(kRowsAtOnce * static_cast<size_t>(p.matrix.row_bytes()));
   for (; begin + kRowsAtOnce <= end; begin += kRowsAtOnce) {
     size_t i = 0;
     for (; i + 4 <= p.x.rows; i += 4) four_rows<T, 4>(p, begin, i, ahead);

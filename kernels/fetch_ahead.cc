@@ -44,8 +44,8 @@ unsigned family() {
 // are longer than that, the second cache decodes Q4_0 1.13 times as fast with the shapes of
 // Qwen3-0.6B, and 1.26 times with those of Qwen2.5-1.5B. bf16 gains 1.04 from the second cache.
 // Codes of 8 bits, and blocks that are read row by row, are slower with fetches. Eight rows: too
-// few lines are on their way into the first cache at a time. Two rows of codes of 8 bits took 11 ms
-// for 135 MB without fetches, 8.3 with the best distance into the first cache, and 5.4 into the
+// few lines are on their way into the first cache at a time. Two rows of codes of 8 bits took 12.7
+// ms for 135 MB without fetches, 8.3 with the best distance into the first cache, and 5.4 into the
 // second, which is the rate of memory. f32 gains 1.2, bf16 1.07.
 Distances zen4() {
   return {.one = {.nibbles = {4096}, .long_nibbles = {8192, true}, .band = {1024, true}},
