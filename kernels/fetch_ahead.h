@@ -17,7 +17,11 @@ struct FetchDistance {
   // functions that do nothing else than fetch.
   [[gnu::always_inline]] void fetch(const void* p) const {
     const auto* at = reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(p) + bytes);
-    into_second ? __builtin_prefetch(at, 0, 2) : __builtin_prefetch(at, 0, 3);
+    if (into_second) {
+      __builtin_prefetch(at, 0, 2);
+    } else {
+      __builtin_prefetch(at, 0, 3);
+    }
   }
 };
 
