@@ -14,6 +14,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/huge_memory.h"
 #include "core/result.h"
 #include "core/text.h"
 
@@ -49,17 +50,19 @@ Result<std::string> read_text(const InputFile& file, uint64_t limit) {
 }
 
 MappedFile::~MappedFile() {
-  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ && !memory_) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
+      memory_(std::move(other.memory_)),
       path_(std::move(other.path_)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(memory_, other.memory_);
   std::swap(path_, other.path_);
   return *this;
 }
@@ -72,8 +75,14 @@ Result<MappedFile> MappedFile::map(const InputFile& file) {
   MappedFile mapped;
   mapped.path_ = file.path();
   if (file.size() == 0) return mapped;  // an empty file cannot be mapped
+  if (const auto& memory = file.memory()) {
+    mapped.memory_ = memory;
+    mapped.data_ = memory->bytes().data();
+    mapped.size_ = memory->bytes().size();
+    return mapped;
+  }
   const InputFile::Descriptor descriptor = FERRY_TRY(file.descriptor());
-  void* data = ::mmap(nullptr, file.size(), PROT_READ, MAP_PRIVATE, descriptor.fd(), 0);
+  void* data = map_file(descriptor.fd(), file.size());
   if (data == MAP_FAILED) return os_error(file.path(), "cannot map", errno);
   mapped.data_ = static_cast<const std::byte*>(data);
   mapped.size_ = file.size();
@@ -115,7 +124,18 @@ OutputFile OutputFile::adopt(UniqueFd fd, std::string path) {
   return file;
 }
 
+OutputFile OutputFile::in_memory(std::shared_ptr<HugeMemory> memory, std::string path) {
+  OutputFile file;
+  file.memory_ = std::move(memory);
+  file.path_ = std::move(path);
+  return file;
+}
+
 Status OutputFile::extend(uint64_t size) const {
+  if (memory_) {
+    if (size == memory_->bytes().size()) return {};
+    return os_error(path_, fmt::format("cannot extend to {} bytes", size), EFBIG);
+  }
   int result;
   do {
     result = ::ftruncate(fd(), static_cast<off_t>(size));
@@ -131,12 +151,21 @@ Status OutputFile::extend(uint64_t size) const {
 }
 
 Result<uint64_t> OutputFile::size() const {
+  if (memory_) return memory_->bytes().size();
   struct stat info {};
   if (::fstat(fd(), &info) != 0) return os_error(path_, "cannot examine", errno);
   return static_cast<uint64_t>(info.st_size);
 }
 
 Status OutputFile::write_at(uint64_t offset, std::span<const std::byte> data) const {
+  if (memory_) {
+    const std::span<std::byte> all = memory_->bytes();
+    if (offset > all.size() || data.size() > all.size() - offset) {
+      return os_error(path_, fmt::format("cannot write at offset {}", offset), EFBIG);
+    }
+    std::ranges::copy(data, all.begin() + static_cast<ptrdiff_t>(offset));
+    return {};
+  }
   while (!data.empty()) {
     const size_t want = std::min(data.size(), kMaxWrite);
     const ssize_t put = ::pwrite(fd(), data.data(), want, static_cast<off_t>(offset));
@@ -150,6 +179,9 @@ Status OutputFile::write_at(uint64_t offset, std::span<const std::byte> data) co
 }
 
 Status OutputFile::read_at(uint64_t offset, std::span<std::byte> out) const {
+  if (memory_) {
+    return InputFile::in_memory(memory_, path_).read_at(offset, out);
+  }
   while (!out.empty()) {
     const size_t want = std::min(out.size(), kMaxWrite);
     const ssize_t got = ::pread(fd(), out.data(), want, static_cast<off_t>(offset));
@@ -165,14 +197,14 @@ Status OutputFile::read_at(uint64_t offset, std::span<std::byte> out) const {
 }
 
 void OutputFile::start_writeback(uint64_t offset, uint64_t size) const {
-  if (!synced_) return;
+  if (!synced_ || memory_) return;
   // An error is ignored: fsync writes what is still dirty, and reports errors.
   (void)::sync_file_range(fd(), static_cast<off_t>(offset), static_cast<off_t>(size),
                           SYNC_FILE_RANGE_WRITE);
 }
 
 Status OutputFile::sync() const {
-  if (!synced_) return {};
+  if (!synced_ || memory_) return {};
   int result;
   do {
     result = ::fsync(fd());
@@ -182,7 +214,7 @@ Status OutputFile::sync() const {
 }
 
 Status OutputFile::sync_data() const {
-  if (!synced_) return {};
+  if (!synced_ || memory_) return {};
   int result;
   do {
     result = ::fdatasync(fd());
@@ -193,6 +225,7 @@ Status OutputFile::sync_data() const {
 
 Status OutputFile::sync_and_close() {
   Status synced = sync();
+  if (memory_) return synced;
   const int closed = fd_.close();
   if (!synced) return synced;
   if (closed != 0 && errno != EINTR) return os_error(path_, "cannot close", errno);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/huge_memory.h"
 #include "core/result.h"
 
 namespace ferry {
@@ -66,10 +67,14 @@ class InputFile {
   // to open the file again; it is an error if it then names another file.
   static Result<InputFile> open_at(int directory, const std::string& file, const std::string& path,
                                    Links links);
+  // A file that is this memory. It has no descriptor, and counts as unchanged.
+  static InputFile in_memory(std::shared_ptr<const HugeMemory> memory, std::string path);
 
   uint64_t size() const;
   const std::string& path() const;
   Result<Descriptor> descriptor() const;
+  // The memory of in_memory(), or nullptr.
+  const std::shared_ptr<const HugeMemory>& memory() const;
 
   // Fills `out`. kIo on a read error and if the file ends early.
   Status read_at(uint64_t offset, std::span<std::byte> out) const;
@@ -105,8 +110,9 @@ void raise_most_open_files();
 Result<std::string> read_text_file(const std::string& path, uint64_t limit);
 Result<std::string> read_text(const InputFile& file, uint64_t limit);
 
-// A read-only private mapping of a whole file. It is for bundles and programs only, whose digests
-// are known. Checkpoints are read with InputFile, because a mapped file that shrinks raises SIGBUS.
+// A read-only private mapping of a whole file, or the memory of a file in memory. It is for bundles
+// and programs only, whose digests are known. Checkpoints are read with InputFile, because a mapped
+// file that shrinks raises SIGBUS.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -124,6 +130,7 @@ class MappedFile {
  private:
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
+  std::shared_ptr<const HugeMemory> memory_;  // the owner of the bytes; nullptr for a mapping
   std::string path_;
 };
 
@@ -138,6 +145,8 @@ class OutputFile {
   static Result<OutputFile> open_existing(const std::string& path);
   // Takes a descriptor that is open for writing. `path` is used in messages.
   static OutputFile adopt(UniqueFd fd, std::string path);
+  // A file that is this memory, whose size it keeps. It has no descriptor.
+  static OutputFile in_memory(std::shared_ptr<HugeMemory> memory, std::string path);
 
   // Sets the size of the file, and reserves space on the disk for all of it if the file system can
   // do that without writing. On tmpfs no space is reserved. Bytes that were never written are zero.
@@ -162,6 +171,7 @@ class OutputFile {
 
  private:
   UniqueFd fd_;
+  std::shared_ptr<HugeMemory> memory_;
   bool synced_ = true;
   std::string path_;
 };

@@ -37,6 +37,7 @@ Status require_regular(const std::string& path, const struct stat& info) {
 struct Identity {
   uint64_t device = 0, inode = 0, size = 0;
   int64_t mtime_ns = 0, ctime_ns = 0;
+  Identity() = default;
   explicit Identity(const struct stat& info)
       : device(info.st_dev),
         inode(info.st_ino),
@@ -98,6 +99,7 @@ struct InputFile::State {
   std::string path;
   Identity identity;
   UniqueFd fd;
+  std::shared_ptr<const HugeMemory> memory;  // in place of a descriptor
   // The number of readers that use the descriptor now; -1 while there is no descriptor.
   std::atomic<int> users{0};
 };
@@ -117,7 +119,7 @@ class OpenFiles {
     const std::lock_guard lock(mutex_);
     OpenFile opened = FERRY_TRY(open_with_room(place));
     std::unique_ptr<State> state(
-        new State{place.path, Identity(opened.info), std::move(opened.fd)});
+        new State{place.path, Identity(opened.info), std::move(opened.fd), nullptr});
     open_.push_back(state.get());
     return state;
   }
@@ -204,6 +206,14 @@ Result<InputFile> InputFile::open_at(int directory, const std::string& file,
   return opened;
 }
 
+InputFile InputFile::in_memory(std::shared_ptr<const HugeMemory> memory, std::string path) {
+  InputFile file;
+  Identity identity;
+  identity.size = memory->bytes().size();
+  file.state_.reset(new State{std::move(path), identity, UniqueFd(), std::move(memory)});
+  return file;
+}
+
 uint64_t InputFile::size() const { return state_ ? state_->identity.size : 0; }
 
 const std::string& InputFile::path() const {
@@ -211,7 +221,13 @@ const std::string& InputFile::path() const {
   return state_ ? state_->path : none;
 }
 
+const std::shared_ptr<const HugeMemory>& InputFile::memory() const {
+  static const std::shared_ptr<const HugeMemory> none;
+  return state_ ? state_->memory : none;
+}
+
 Result<InputFile::Descriptor> InputFile::descriptor() const {
+  if (memory()) return os_error(path(), "cannot open", EBADF);
   FERRY_RETURN_IF_ERROR(OpenFiles::get().acquire(*state_));
   return Descriptor(state_.get());
 }
@@ -229,6 +245,10 @@ Status InputFile::read_at(uint64_t offset, std::span<std::byte> out) const {
                                             offset, out.size()));
   }
   if (out.empty()) return {};
+  if (const auto& memory = this->memory()) {
+    std::ranges::copy(memory->bytes().subspan(offset, out.size()), out.begin());
+    return {};
+  }
   const Descriptor descriptor = FERRY_TRY(this->descriptor());
   while (!out.empty()) {
     const size_t want = std::min(out.size(), kMaxRead);
@@ -247,6 +267,7 @@ Status InputFile::read_at(uint64_t offset, std::span<std::byte> out) const {
 }
 
 Status InputFile::check_unchanged() const {
+  if (memory()) return {};
   const Descriptor descriptor = FERRY_TRY(this->descriptor());
   struct stat info {};
   if (::fstat(descriptor.fd(), &info) != 0) return os_error(path(), "cannot examine", errno);

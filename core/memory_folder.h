@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/file.h"
+#include "core/huge_memory.h"
 #include "core/result.h"
 
 namespace ferry {
@@ -22,14 +24,14 @@ class MemoryFolder {
 
   // Opens the file `name` for reading and writing; kIo if there is none.
   Result<OutputFile> open_to_write(const std::string& name) const;
-  // Opens the file `name` for reading; kIo if there is none. The folder must outlive the result.
+  // Opens the file `name` for reading; kIo if there is none.
   Result<InputFile> open(const std::string& name) const;
 
   std::vector<std::string> names() const;
 
  private:
-  Result<int> descriptor_of(const std::string& name) const;
-  std::map<std::string, OutputFile> files_;
+  Result<std::shared_ptr<HugeMemory>> find(const std::string& name) const;
+  std::map<std::string, std::shared_ptr<HugeMemory>> files_;
 };
 
 }  // namespace ferry

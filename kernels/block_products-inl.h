@@ -277,7 +277,8 @@ template <class T>
 void few_rows(const BlockProduct& p, size_t begin, size_t end) {
   const auto rows = static_cast<size_t>(p.matrix.rows);
   const auto row_bytes = static_cast<size_t>(p.matrix.row_bytes());
-  const FetchDistance ahead = fetch_ahead(1).stream;
+  const FetchAhead& distances = fetch_ahead(1);
+  const FetchDistance ahead = T::kElements == kChunkColumns ? distances.blocks : distances.stream;
   const size_t blocks = p.x.columns / T::kElements;
 #if FERRY_BLOCK_VNNI == 512
   if constexpr (kIsNibbles<T>) begin = nibble_rows<T>(p, begin, end);

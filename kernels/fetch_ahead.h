@@ -26,8 +26,11 @@ struct FetchDistance {
 };
 
 struct FetchAhead {
-  // for rows of weights that are read one or two after the other, and for tiles of blocks
+  // for rows of weights that are read one or two after the other. Tiles of blocks take its cache:
+  // their distance is the next tile
   FetchDistance stream = {};
+  // for rows of blocks of 256 that are read one after the other
+  FetchDistance blocks = {};
   // for 4-bit codes in groups, and for blocks of nibbles whose rows are read four at once
   FetchDistance nibbles = {};
   // the least distance for these blocks where four rows have more bytes than `nibbles`, or 0 for

@@ -81,7 +81,8 @@ Result<Listing> list_memory(const MemoryFolder& memory) {
   for (const std::string& name : memory.names()) {
     const OutputFile file = FERRY_TRY(memory.open_to_write(name));
     struct stat info {};
-    if (::fstat(file.fd(), &info) != 0) return os_error(name, "cannot examine", errno);
+    info.st_mode = S_IFREG;
+    info.st_size = static_cast<off_t>(FERRY_TRY(file.size()));
     listing.files.emplace(name, info);
   }
   return listing;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -31,6 +33,46 @@ TEST(MemoryFolder, WhatIsWrittenIsRead) {
   const auto mapped = MappedFile::map(*read);
   ASSERT_TRUE(mapped && mapped->bytes().size() == 10);
   EXPECT_EQ(mapped->bytes()[4], std::byte{'t'});
+}
+
+// Pages of 2 MiB begin only at multiples of it, and the system may leave a small file elsewhere.
+TEST(MemoryFolder, ALargeFileBeginsWithAHugePage) {
+  constexpr uint64_t kHugePage = uint64_t{1} << 21, kSize = 2 * kHugePage + 5;
+  MemoryFolder folder;
+  const auto file = folder.create("a", kSize);
+  ASSERT_TRUE(file && file->write_at(kSize - 4, bytes_of("last")));
+  const auto read = folder.open("a");
+  ASSERT_TRUE(read) << read.error().message;
+  const auto mapped = MappedFile::map(*read);
+  ASSERT_TRUE(mapped && mapped->bytes().size() == kSize);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(mapped->bytes().data()) % kHugePage, 0u);
+  EXPECT_EQ(mapped->bytes()[kSize - 5], std::byte{0});
+  EXPECT_EQ(mapped->bytes().back(), std::byte{'t'});
+}
+
+TEST(MemoryFolder, AFileOutlivesItsFolder) {
+  MappedFile mapped;
+  {
+    MemoryFolder folder;
+    ASSERT_TRUE(folder.create("a", 4)->write_at(0, bytes_of("text")));
+    mapped = *MappedFile::map(*folder.open("a"));
+  }
+  EXPECT_EQ(mapped.bytes()[3], std::byte{'t'});
+}
+
+TEST(MemoryFolder, PlacesBehindTheEndAreRefused) {
+  MemoryFolder folder;
+  const OutputFile file = *folder.create("a", 4);
+  const auto written = file.write_at(2, bytes_of("text"));
+  ASSERT_FALSE(written);
+  EXPECT_EQ(written.error().message, "a (in memory): cannot write at offset 2: File too large");
+  EXPECT_FALSE(file.write_at(UINT64_MAX, bytes_of("text")));
+  EXPECT_FALSE(file.extend(5));
+  std::array<std::byte, 3> out{};
+  EXPECT_FALSE(file.read_at(2, out));
+  EXPECT_FALSE(folder.open("a")->read_at(UINT64_MAX, out));
+  EXPECT_FALSE(folder.open("a")->descriptor());
+  EXPECT_FALSE(folder.create("b", UINT64_MAX / 2 + 1));
 }
 
 TEST(MemoryFolder, NamesAreTakenOnceAndMustBeThere) {
