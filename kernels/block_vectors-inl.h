@@ -112,6 +112,27 @@ constexpr Run kShiftedSigns = 0x80808080;
 constexpr Run kShiftedSigns = 0;
 #endif
 
+// Rows of a matrix: for each group of columns the codes, scales and offsets of all rows. Codes
+// alternate in runs of columns: row 0, row 1, ...
+struct BlockTile {
+  std::byte* codes;
+  float* scales;     // [groups][kTileRows]
+  float* offsets;    // [groups][halves][kTileRows]
+  int16_t* factors;  // [groups][2][kTileRows][2]: the scale of each half, twice
+
+  static size_t bytes(size_t columns) { return columns * kTileRows * 2; }
+};
+template <class T>
+BlockTile tile_at(std::byte* p, size_t columns) {
+  const size_t groups = columns / kGroupColumns;
+  BlockTile t;
+  t.codes = p;
+  t.scales = reinterpret_cast<float*>(p + columns * kTileRows);
+  t.offsets = t.scales + groups * kTileRows;
+  t.factors = reinterpret_cast<int16_t*>(t.offsets + 2 * groups * kTileRows);
+  return t;
+}
+
 }  // namespace FERRY_BLOCK_NAMESPACE
 }  // namespace ferry::kernels
 FERRY_BLOCK_AFTER();
