@@ -163,7 +163,7 @@ Status OutputFile::write_at(uint64_t offset, std::span<const std::byte> data) co
     if (offset > all.size() || data.size() > all.size() - offset) {
       return os_error(path_, fmt::format("cannot write at offset {}", offset), EFBIG);
     }
-    std::ranges::copy(data, all.begin() + static_cast<ptrdiff_t>(offset));
+    if (!data.empty()) std::memcpy(all.data() + offset, data.data(), data.size());
     return {};
   }
   while (!data.empty()) {

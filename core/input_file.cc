@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <list>
 #include <mutex>
 #include <utility>
@@ -246,7 +247,7 @@ Status InputFile::read_at(uint64_t offset, std::span<std::byte> out) const {
   }
   if (out.empty()) return {};
   if (const auto& memory = this->memory()) {
-    std::ranges::copy(memory->bytes().subspan(offset, out.size()), out.begin());
+    std::memcpy(out.data(), memory->bytes().data() + offset, out.size());
     return {};
   }
   const Descriptor descriptor = FERRY_TRY(this->descriptor());

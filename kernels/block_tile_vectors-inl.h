@@ -1,6 +1,6 @@
 // Unpacks a block of each of 16 rows at once into a tile, for AVX-512: packed bytes of the rows are
-// transposed first and unpacked then, so that a vector of packed bytes gives several of codes. Row
-// by row, unpacking and transposing codes takes four times as many instructions. The numbers are
+// transposed first and unpacked then, so that a vector of packed bytes gives several of codes. On a
+// Zen 4 this takes half the time of unpacking row by row and transposing codes. The numbers are
 // those of block_types-inl.h.
 
 // clang-format off

@@ -89,7 +89,8 @@ ValueId group_norm(GraphBuilder& b, ValueId x, int64_t channels) {
   const ValueId variance = mean_of_all(b, b.mul(centered, centered), channels);
   const ValueId scale = b.rsqrt(b.add(variance, b.scalar(static_cast<float>(kGroupNormEps))));
   const ValueId weight = parameter("audio.group_norm.weight");
-  return b.add(b.mul(b.mul(centered, scale), weight), parameter("audio.group_norm.bias"));
+  const ValueId bias = parameter("audio.group_norm.bias");
+  return b.add(b.mul(b.mul(centered, scale), weight), bias);
 }
 
 // The table of RoPE for the rows is that of an encoder whose tokens are the rows.

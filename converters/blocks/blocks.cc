@@ -69,8 +69,9 @@ ValueId rounded_inputs(GraphBuilder& b, const ModelConfig& config, ValueId x) {
   if (config.number(kRoundedInputs) == 0) return x;
   constexpr double kMost = std::numeric_limits<float>::max();
   const ValueId opposite = b.mul(x, -1.0);
-  const ValueId least = b.amin_last(b.mul(b.add(b.relu(x), b.relu(opposite)), -1.0));
-  const ValueId scale = b.div(b.scalar(-127.0F), b.clamp(least, -kMost, -1e-5));
+  const ValueId below = b.relu(opposite), above = b.relu(x);
+  const ValueId least = b.clamp(b.amin_last(b.mul(b.add(above, below), -1.0)), -kMost, -1e-5);
+  const ValueId scale = b.div(b.scalar(-127.0F), least);
   const ValueId codes = b.quantize(b.mul(x, scale), 1.0, 0, DType::kI8);
   return b.div(b.dequantize(codes, 1.0, 0), scale);
 }

@@ -78,7 +78,8 @@ ValueId weighted(GraphBuilder& b, const MoeConfig& moe, ValueId scores) {
 ValueId is_expert(GraphBuilder& b, const DecoderContext& c, ValueId ids) {
   const Dim count = experts(c.config.moe.experts);
   const ValueId all = b.unsqueeze(b.arange(0, c.config.moe.experts, count), 0);
-  return b.where(b.eq(b.sub(all, ids), 0), b.scalar(1.0F), b.scalar(0.0F));
+  const ValueId zero = b.scalar(0.0F), one = b.scalar(1.0F);
+  return b.where(b.eq(b.sub(all, ids), 0), one, zero);
 }
 
 // Returns the larger one of two values.
@@ -88,8 +89,9 @@ ValueId larger(GraphBuilder& b, ValueId x, ValueId y) { return b.add(y, b.relu(b
 // `logits` [T,experts] without the experts that were chosen before.
 ValueId part_of_near(GraphBuilder& b, const MoeConfig& moe, ValueId logits, ValueId left,
                      ValueId best) {
-  const ValueId size = b.add(b.relu(logits), b.relu(b.mul(logits, -1.0)));
-  const ValueId distance = b.div(b.sub(best, left), larger(b, size, best));
+  const ValueId below = b.relu(b.mul(logits, -1.0)), above = b.relu(logits);
+  const ValueId most = larger(b, b.add(above, below), best);
+  const ValueId distance = b.div(b.sub(best, left), most);
   const ValueId masked = b.scalar(kMaskedScore);
   return b.topk_last(b.softmax_last(b.where(b.gt(distance, moe.nearness), masked, left)), 1).first;
 }

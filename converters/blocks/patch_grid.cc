@@ -62,9 +62,10 @@ ValueId PatchGrid::shares(ValueId index, ValueId count) const {
   const ValueId scale = b_.div(b_.scalar(static_cast<float>(grid)), count);
   const ValueId centers =
       b_.view(b_.mul(b_.add(index, half), scale), {positions(v_.max_patches), 1});
-  const ValueId distance =
-      b_.div(b_.sub(b_.add(indices(grid, grid), half), centers), b_.clamp(scale, 1.0, kMostScale));
-  const ValueId size = b_.add(b_.relu(distance), b_.relu(b_.mul(distance, -1.0)));
+  const ValueId least = b_.clamp(scale, 1.0, kMostScale);
+  const ValueId distance = b_.div(b_.sub(b_.add(indices(grid, grid), half), centers), least);
+  const ValueId below = b_.relu(b_.mul(distance, -1.0)), above = b_.relu(distance);
+  const ValueId size = b_.add(above, below);
   const ValueId weights = b_.relu(b_.sub(b_.scalar(1.0F), size));
   return b_.div(weights, b_.sum_last(weights));
 }
@@ -92,21 +93,22 @@ ValueId PatchGrid::positions_of(ValueId table) const {
 }
 
 ValueId PatchGrid::mask() const {
-  const ValueId row =
-      b_.where(inside_, b_.scalar(0.0F), b_.scalar(-std::numeric_limits<float>::infinity()));
+  const ValueId hidden = b_.scalar(-std::numeric_limits<float>::infinity());
+  const ValueId row = b_.where(inside_, b_.scalar(0.0F), hidden);
   return b_.expand(b_.view(row, {1, v_.max_patches}), {v_.max_patches, v_.max_patches});
 }
 
 ValueId PatchGrid::by_squares(ValueId x, int64_t width) const {
   const int64_t count = v_.max_patches, square = v_.shuffle * v_.shuffle;
   const ValueId side = b_.scalar(static_cast<float>(v_.shuffle));
-  const auto [number, place] =
-      divide(indices(count, positions(count)), b_.scalar(static_cast<float>(square)));
+  const ValueId squares = b_.scalar(static_cast<float>(square));
+  const auto [number, place] = divide(indices(count, positions(count)), squares);
   const auto [down, across] = divide(place, side);
   const auto [row, column] = divide(number, b_.div(columns_, side));
   const ValueId top = b_.add(b_.mul(row, side), down);
   const ValueId left = b_.add(b_.mul(column, side), across);
-  const ValueId from = b_.where(inside_, b_.add(b_.mul(top, columns_), left), b_.scalar(0.0F));
+  const ValueId none = b_.scalar(0.0F);
+  const ValueId from = b_.where(inside_, b_.add(b_.mul(top, columns_), left), none);
   const ValueId ids = b_.view(b_.to(from, DType::kI64), {batch(), positions(count)});
   return b_.embedding(b_.view(x, {positions(count), features(width)}), ids);
 }

@@ -141,8 +141,8 @@ class UsmAudio {
     blocks_ = cut;
     chunks_ = cut.count;
     whole_ = cut.whole();
-    mask_ =
-        mask(b_.select(cut.firsts, 1, 0), b_.slice(cut.all, 0, b_.int_sub(number_, 1), number_, 1));
+    const ValueId last = b_.slice(cut.all, 0, b_.int_sub(number_, 1), number_, 1);
+    mask_ = mask(b_.select(cut.firsts, 1, 0), last);
     const ValueId table = b_.literal(
         DType::kF32, {positions(g_.context() + 1), features(width_)},
         graph::literal_of(

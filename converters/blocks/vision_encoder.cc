@@ -177,7 +177,8 @@ ValueId encode_list(GraphBuilder& b, const VisionConfig& v, const BuildOptions& 
       b.weight_f32("vision.positions.weight", {positions(v.patches()), features(v.hidden_size)});
   const ValueId embedded =
       projection(b, pixels, "vision.patches", v.patch_values(), v.hidden_size, /*bias=*/true);
-  const ValueId x = tower(b, v, b.add(embedded, grid.positions_of(table)), grid.mask());
+  const ValueId mask = grid.mask();
+  const ValueId x = tower(b, v, b.add(embedded, grid.positions_of(table)), mask);
   const ValueId squares =
       b.view(grid.by_squares(x, v.hidden_size),
              {batch(), positions(v.image_tokens()), features(v.shuffled_size())});

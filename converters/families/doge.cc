@@ -85,8 +85,8 @@ ValueId biased_attention(GraphBuilder& b, const DecoderContext& c, ValueId x, in
   // Values have the size of keys. Their last dimension is not used: in caches with a scale for each
   // row a large bias would cost the others their precision.
   const ValueId unused = b.mul(added, 0.0);
-  const ValueId mixed = attend(b, c, layer, b.cat({q, factor}, 3), b.cat({k, added}, 3),
-                               b.cat({by_head(v, kv), unused}, 3));
+  const ValueId values = b.cat({by_head(v, kv), unused}, 3), keys = b.cat({k, added}, 3);
+  const ValueId mixed = attend(b, c, layer, b.cat({q, factor}, 3), keys, values);
   const int64_t width = g.num_heads * dim;
   const ValueId out = b.view(b.slice(mixed, 3, 0, dim), {batch(), c.tokens, features(width)});
   return projection(b, out, prefix + ".wo", width, g.hidden_size, bias);

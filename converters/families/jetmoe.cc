@@ -160,10 +160,12 @@ ValueId routed_attention(GraphBuilder& b, const DecoderContext& c, ValueId x, in
   };
   const AttentionKind& kind = c.kind_of(layer);
   q = rope(b, kind.query_rope, q);
-  const ValueId mixed = attend(b, c, layer, q, rope(b, kind.rope, rows_of(".wk")), rows_of(".wv"));
+  const ValueId v = rows_of(".wv"), k = rope(b, kind.rope, rows_of(".wk"));
+  const ValueId mixed = attend(b, c, layer, q, k, v);
   const ValueId grouped = b.view(mixed, {c.tokens, heads(kv), slots, head_dim(g.head_dim)});
   const ValueId each = b.view(b.permute(grouped, {0, 2, 1, 3}), {c.tokens, slots, features(width)});
-  const ValueId placed = b.bmm(b.permute(chosen.places, {0, 2, 1}), b.mul(each, chosen.shares));
+  const ValueId shared = b.mul(each, chosen.shares);
+  const ValueId placed = b.bmm(b.permute(chosen.places, {0, 2, 1}), shared);
   const int64_t all = g.moe.experts * width;
   return projection(b, b.view(placed, {batch(), c.tokens, features(all)}), prefix + ".wo", all,
                     g.hidden_size, /*bias=*/true);

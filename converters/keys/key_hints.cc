@@ -59,7 +59,7 @@ std::string nearest_key(const std::vector<KeyRule>& rules,
       std::string candidate = fill_in(rule.source, {layer, number_after(key, "experts.")});
       const auto stored = names.find(candidate);
       if (stored != names.end()) candidate = stored->second;
-      const auto [shorter, longer] = std::minmax(key.size(), candidate.size());
+      const auto [shorter, longer] = std::minmax({key.size(), candidate.size()});
       if (longer - shorter >= best_distance) continue;  // texts differ at least so much
       const size_t distance = edit_distance(key, candidate);
       if (distance < best_distance) {

@@ -40,7 +40,8 @@ void expect_same(const Json& got, const Json& want) {
 TEST(Classify, GivesTheLabelsOfTexts) {
   const TempDir dir;
   const std::string bundle = bundle_of(dir, "bert");
-  for (const Json& row : answers_of("bert")["texts"]) {
+  const Json answers = answers_of("bert");
+  for (const Json& row : answers["texts"]) {
     const Outcome outcome =
         run_ferry({"classify", bundle, "--text", row[0].get<std::string>(), "--json"});
     ASSERT_EQ(outcome.code, 0) << outcome.err;

@@ -138,7 +138,8 @@ TEST_F(Lora, AccountsForEveryTensorOfTheAdapter) {
   const Outcome planned = run_ferry({"convert", base_, "--lora", adapter_, "-n", "--json"});
   ASSERT_EQ(planned.code, 0) << planned.err;
   std::multiset<std::string> mapped, stored;
-  for (const Json& entry : planned.json()["entries"]) {
+  const Json plan = planned.json();
+  for (const Json& entry : plan["entries"]) {
     mapped.insert(entry["source"].get<std::string>());
   }
   for (const std::string& file :

@@ -75,7 +75,8 @@ TEST_P(QuantizedCheckpoint, AccountsForEveryStoredTensorOnce) {
   const Outcome planned = run_ferry({"convert", path_, "-n", "--json"});
   ASSERT_EQ(planned.code, 0) << planned.err;
   std::multiset<std::string> mapped, stored;
-  for (const Json& entry : planned.json()["entries"]) {
+  const Json plan = planned.json();
+  for (const Json& entry : plan["entries"]) {
     if (entry["source"] != "") mapped.insert(entry["source"].get<std::string>());
   }
   for (const auto& item : TensorFile(path_ + "/model.safetensors").header.items()) {
@@ -166,7 +167,8 @@ TEST(KeptCodes, OfFourBitsMayHaveBytesOfTheirOwn) {
     const Outcome made = run_ferry({"convert", source, "-o", bundle, "--quantize", "keep"});
     ASSERT_EQ(made.code, 0) << made.err;
     EXPECT_EQ(run_ferry({"verify", bundle, "--checkpoint", source, "-q"}).code, 0);
-    for (const Json& tensor : Json::parse(read_bytes(bundle + "/manifest.json"))["tensors"]) {
+    const Json manifest = Json::parse(read_bytes(bundle + "/manifest.json"));
+    for (const Json& tensor : manifest["tensors"]) {
       digests[source].push_back({tensor["name"], tensor["sha256"]});
     }
   }
