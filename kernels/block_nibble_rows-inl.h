@@ -126,6 +126,15 @@ HWY_INLINE void unpack_step(const uint8_t* p, size_t row_bytes, size_t blocks, N
   }
 }
 
+// Returns the sums of four lanes of each row for each of the four parts of a vector.
+HWY_INLINE __m512i sums_of_rows(const __m512i (&rows)[kRowsAtOnce]) {
+  const auto sums_of_lanes = [](__m512i u, __m512i v) FERRY_BLOCK_ATTR {
+    return _mm512_add_epi32(_mm512_unpacklo_epi32(u, v), _mm512_unpackhi_epi32(u, v));
+  };
+  const __m512i even = sums_of_lanes(rows[0], rows[2]), odd = sums_of_lanes(rows[1], rows[3]);
+  return sums_of_lanes(even, odd);
+}
+
 // Returns the sums of products of codes, in the order of NibbleStep::scale. `x` points to the codes
 // of 128 columns of activations.
 HWY_INLINE __m512i step_products(const NibbleStep& step, const int8_t* x) {
@@ -136,11 +145,7 @@ HWY_INLINE __m512i step_products(const NibbleStep& step, const int8_t* x) {
     const __m512i first = _mm512_dpbusd_epi32(_mm512_setzero_si512(), step.low[r], low);
     rows[r] = _mm512_dpbusd_epi32(first, step.high[r], high);
   }
-  const auto sums_of_lanes = [](__m512i u, __m512i v) FERRY_BLOCK_ATTR {
-    return _mm512_add_epi32(_mm512_unpacklo_epi32(u, v), _mm512_unpackhi_epi32(u, v));
-  };
-  const __m512i even = sums_of_lanes(rows[0], rows[2]), odd = sums_of_lanes(rows[1], rows[3]);
-  return sums_of_lanes(even, odd);
+  return sums_of_rows(rows);
 }
 
 // Returns four numbers of activations, four times each.
@@ -149,12 +154,16 @@ HWY_INLINE __m512 four_times_each(const float* numbers) {
   return _mm512_permutexvar_ps(index, _mm512_castps128_ps512(_mm_loadu_ps(numbers)));
 }
 
-// Returns the sums of four rows from those of the groups of each, added like total().
-HWY_INLINE __m128 four_totals(const __m512 (&sums)[2]) {
-  const __m512 sum = _mm512_add_ps(sums[0], sums[1]);
+// Returns the sums of four rows from those of four groups of each: (0 + 2) + (1 + 3).
+HWY_INLINE __m128 four_half_totals(__m512 sum) {
   const __m256 low = _mm512_castps512_ps256(sum), high = _mm512_extractf32x8_ps(sum, 1);
   const __m256 pair = _mm256_add_ps(low, high);
   return _mm_add_ps(_mm256_castps256_ps128(pair), _mm256_extractf128_ps(pair, 1));
+}
+
+// Returns the sums of four rows from those of the groups of each, added like total().
+HWY_INLINE __m128 four_totals(const __m512 (&sums)[2]) {
+  return four_half_totals(_mm512_add_ps(sums[0], sums[1]));
 }
 
 // Computes rows n to n + 3 of the matrix for `kActs` rows of activations from `first` on. Fetches

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/block_k_rows-inl.h"
 #include "kernels/block_nibble_rows-inl.h"
 #include "kernels/block_types-inl.h"
 #include "kernels/block_vectors-inl.h"
@@ -282,6 +283,7 @@ void few_rows(const BlockProduct& p, size_t begin, size_t end) {
   const size_t blocks = p.x.columns / T::kElements;
 #if FERRY_BLOCK_VNNI == 512
   if constexpr (kIsNibbles<T>) begin = nibble_rows<T>(p, begin, end);
+  if constexpr (kIsK<T>) begin = k_rows<T>(p, begin, end);
 #endif
   const uint8_t* row = p.row(begin);
   for (size_t n = begin; n < end; ++n, row += row_bytes) {

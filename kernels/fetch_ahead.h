@@ -29,7 +29,7 @@ struct FetchAhead {
   // for rows of weights that are read one or two after the other. Tiles of blocks take its cache:
   // their distance is the next tile
   FetchDistance stream = {};
-  // for rows of blocks of 256 that are read one after the other
+  // for blocks of 256: of rows that are read one after the other, or four at once
   FetchDistance blocks = {};
   // for 4-bit codes in groups, and for blocks of nibbles whose rows are read four at once
   FetchDistance nibbles = {};
