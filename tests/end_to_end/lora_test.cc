@@ -144,7 +144,8 @@ TEST_F(Lora, AccountsForEveryTensorOfTheAdapter) {
   }
   for (const std::string& file :
        {base_ + "/model.safetensors", adapter_ + "/adapter_model.safetensors"}) {
-    for (const auto& item : TensorFile(file).header.items()) {
+    const TensorFile tensors(file);
+    for (const auto& item : tensors.header.items()) {
       if (item.key() != "__metadata__") stored.insert(item.key());
     }
   }

@@ -79,7 +79,8 @@ TEST_P(QuantizedCheckpoint, AccountsForEveryStoredTensorOnce) {
   for (const Json& entry : plan["entries"]) {
     if (entry["source"] != "") mapped.insert(entry["source"].get<std::string>());
   }
-  for (const auto& item : TensorFile(path_ + "/model.safetensors").header.items()) {
+  const TensorFile tensors(path_ + "/model.safetensors");
+  for (const auto& item : tensors.header.items()) {
     if (item.key() != "__metadata__") stored.insert(item.key());
   }
   EXPECT_EQ(mapped, stored);
